@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 )
 
@@ -98,7 +98,7 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 	default:
 		if o.outageGiven {
 			if why := a.Outage(m.route, o.outage); why != nil {
-				r.Refuse(&a.Request.Request, reason.Because(ErrUnavailable, why), &fx)
+				r.Refuse(&a.Request.Request, lockerr.Because(ErrUnavailable, why), &fx)
 				break
 			}
 		}
@@ -115,7 +115,7 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 // because of which it could not begin.
 func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future bool) (*acquisition, error) {
 	if ctx == nil {
-		return nil, e.bornFailed(m, reason.ErrNoContext)
+		return nil, e.bornFailed(m, lockerr.ErrNoContext)
 	}
 	if ctx.Err() != nil {
 		return nil, e.bornFailed(m, watch.StopOf(ctx).Unasked())
@@ -178,7 +178,7 @@ func (m Mutex) bornFailed(why error) error {
 // Settled implements lock.RequestPort.
 func (a *acquisition) Settled(h *lock.Hold, why error) {
 	if h == nil {
-		if held := reason.HeldIn(why); held != nil && held.ID != 0 {
+		if held := lockerr.HeldIn(why); held != nil && held.ID != 0 {
 			held.Owner = kind.Kind(held.Kind).Owner(a.home().table.ID, held.ID).String()
 		}
 		a.fut.err = notAcquiredA(kind.Kind(a.Kind).What(), a.Name(), why)
@@ -200,7 +200,7 @@ func (a *acquisition) Deliver() {
 }
 
 // cancel gives the acquisition up unless it has ended; it reports whether it did.
-func (a *acquisition) cancel(s reason.Stop) bool {
+func (a *acquisition) cancel(s lockerr.Stop) bool {
 	var fx lock.Effects
 	a.Shard.Lock()
 	if a.Ended() {
@@ -239,13 +239,13 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 
 // whyStop is watch.StopOf. The context may be the user's own, and panic. Then the acquisition is
 // given up, because its caller is gone.
-func (a *acquisition) whyStop(ctx context.Context) reason.Stop {
+func (a *acquisition) whyStop(ctx context.Context) lockerr.Stop {
 	asked := false
 	defer func() {
 		if asked {
 			return
 		}
-		a.cancel(reason.Stop{Cause: reason.ErrAbandoned})
+		a.cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned})
 		a.home().world.Wait(a.fut.done, nil, nil)
 		if h := a.fut.value; h != nil {
 			a.drop(h)
@@ -259,12 +259,12 @@ func (a *acquisition) whyStop(ctx context.Context) reason.Stop {
 
 // WatchPlace and GiveUp implement watch.Watched.
 func (a *acquisition) WatchPlace() *watch.Place[*acquisition] { return &a.watch }
-func (a *acquisition) GiveUp(s reason.Stop) bool              { return a.cancel(s) }
+func (a *acquisition) GiveUp(s lockerr.Stop) bool             { return a.cancel(s) }
 
 // The methods below make an acquisition the source of its future.
 
 func (a *acquisition) executor() *executor.Executor { return &a.home().exec }
 
-func (a *acquisition) abandon() { a.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
+func (a *acquisition) abandon() { a.cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}) }
 
 func (a *acquisition) drop(h *Hold) { h.h.unlockAsync(false) } // perhaps on an event loop

@@ -13,7 +13,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/location"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/internal/redact"
 	"github.com/pawl-lock/pawl/resp"
@@ -255,7 +255,7 @@ func (c Config) validate() error {
 	check(c.EventLoops >= 0 && c.EventLoops <= 64, "EventLoops (%d) must be within 0 and 64", c.EventLoops)
 	check(c.MaxInFlight > 0, "MaxInFlight (%d) must be positive", c.MaxInFlight)
 	if bad != nil {
-		return reason.Invalid("%s", strings.Join(bad, "; "))
+		return lockerr.Invalid("%s", strings.Join(bad, "; "))
 	}
 	return nil
 }
@@ -356,7 +356,7 @@ func ParseURL(raw string) (Config, error) {
 	}
 	var ok bool
 	if c.Replicas, ok = replicasOf(replicas); !ok {
-		return Config{}, reason.Invalid("the URL's replicas (%q) must be all, majority, or a number up to %d", reason.Shorten(replicas), maxReplicas)
+		return Config{}, lockerr.Invalid("the URL's replicas (%q) must be all, majority, or a number up to %d", lockerr.Shorten(replicas), maxReplicas)
 	}
 	if l.TLS {
 		c.TLS = &tls.Config{ServerName: l.Host, MinVersion: tls.VersionTLS12} // several servers: each under its own name
@@ -384,7 +384,7 @@ func (c *Config) takeTLS(serverName, sentinelTLS string) error {
 		return nil
 	}
 	if c.TLS == nil && (c.SentinelTLS == nil || c.SentinelTLS == NoTLS) {
-		return reason.Invalid("the URL's tls_server_name needs TLS: write rediss instead of redis")
+		return lockerr.Invalid("the URL's tls_server_name needs TLS: write rediss instead of redis")
 	}
 	for _, cfg := range []*tls.Config{c.TLS, c.SentinelTLS} {
 		if cfg != nil && cfg != NoTLS {

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -36,7 +36,7 @@ func (e *Engine) counter(name string, k counter.Kind) counterHandle {
 func (c counterHandle) what() string { return [counter.Kinds]string{"semaphore", "latch"}[c.key.Kind] }
 
 // about is an error with the name.
-func (c counterHandle) about(err error) error { return reason.AboutA(c.what(), c.name, err) }
+func (c counterHandle) about(err error) error { return lockerr.AboutA(c.what(), c.name, err) }
 
 // maxCount is the highest count that Redisson can read.
 const maxCount = math.MaxInt32
@@ -77,7 +77,7 @@ type watched struct {
 
 // WatchPlace and GiveUp implement watch.Watched.
 func (w *watched) WatchPlace() *watch.Place[*watched] { return &w.place }
-func (w *watched) GiveUp(s reason.Stop) bool          { return w.ask.Cancel(s) }
+func (w *watched) GiveUp(s lockerr.Stop) bool         { return w.ask.Cancel(s) }
 
 func newAsk[T any](c counterHandle, r request[T]) *ask[T] {
 	a := &ask[T]{request: r, count: c}
@@ -125,12 +125,12 @@ func begin[T any](ctx context.Context, c counterHandle, r request[T], waits bool
 		if a.opts.outageGiven {
 			if why := a.Outage(c.route, a.opts.outage); why != nil {
 				a.Drop()
-				a.Settled(0, reason.Because(ErrUnavailable, why))
+				a.Settled(0, lockerr.Because(ErrUnavailable, why))
 				break
 			}
 		}
 		if wait != 0 {
-			a.Bound(wait, reason.ErrWaited)
+			a.Bound(wait, lockerr.ErrWaited)
 		} else if !r.free {
 			a.Bound(e.cfg.CommandTimeout, nil)
 		}
@@ -155,17 +155,17 @@ func (c counterHandle) look(ctx context.Context) (int, error) {
 func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 	switch c := a.count; {
 	case c.home == nil:
-		return 0, reason.Invalid("the zero Semaphore or Latch: get one from the Engine")
+		return 0, lockerr.Invalid("the zero Semaphore or Latch: get one from the Engine")
 	case ctx == nil:
-		return 0, reason.ErrNoContext
+		return 0, lockerr.ErrNoContext
 	case ctx.Err() != nil:
 		return 0, watch.StopOf(ctx).Unasked()
 	case c.err != nil:
 		return 0, c.err
 	case a.n > maxCount || a.n < -maxCount:
-		return 0, reason.Invalid("a count must be within 31 bits, as in Redisson, not %d", a.n)
+		return 0, lockerr.Invalid("a count must be within 31 bits, as in Redisson, not %d", a.n)
 	case a.n < 0 && a.what != counter.Add:
-		return 0, reason.Invalid("a count must not be negative (%d)", a.n)
+		return 0, lockerr.Invalid("a count must not be negative (%d)", a.n)
 	}
 	o, err := a.eng.resolve(a.options, a.once, kind.Mutex)
 	if err != nil {
@@ -177,7 +177,7 @@ func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 	a.opts = o
 	o.wait, o.waitGiven, o.outage, o.outageGiven = 0, false, 0, false
 	if o != (options{}) {
-		return 0, reason.Invalid("a %s has no options but Wait and Outage: it has no lease and no holder", a.count.what())
+		return 0, lockerr.Invalid("a %s has no options but Wait and Outage: it has no lease and no holder", a.count.what())
 	}
 	return wait, nil
 }
@@ -254,7 +254,7 @@ func (a *ask[T]) executor() *executor.Executor { return &a.eng.exec }
 // abandon cancels who waits. What changes the count goes on: it cannot be taken back.
 func (a *ask[T]) abandon() {
 	if a.what == counter.Acquire || a.what == counter.Await {
-		a.Cancel(reason.Stop{Cause: reason.ErrAbandoned})
+		a.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned})
 	}
 }
 

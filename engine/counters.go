@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Semaphore is a number of permits that everybody who uses its name on the same server
@@ -154,7 +154,7 @@ func (p *Permits) Err() error {
 func (p *Permits) Release(ctx context.Context) error {
 	a := p.release()
 	if ctx == nil { // then nothing bounds the waiting; and permits must not stay taken for that
-		return p.p.count.about(reason.Because(ErrOutcomeUnknown, reason.ErrNoContext))
+		return p.p.count.about(lockerr.Because(ErrOutcomeUnknown, lockerr.ErrNoContext))
 	}
 	a.ended = ctx.Done()
 	_, err := a.await(ctx)

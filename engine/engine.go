@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/engine/internal/watchdog"
@@ -70,7 +70,7 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 // these, and the log names the others.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if ctx == nil {
-		return nil, reason.ErrNoContext
+		return nil, lockerr.ErrNoContext
 	}
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -82,7 +82,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	if err := e.table.Client.WaitFirst(ctx); err != nil {
 		_ = e.Close()
-		return nil, reason.Because(ErrUnavailable, err)
+		return nil, lockerr.Because(ErrUnavailable, err)
 	}
 	return e, nil
 }
@@ -187,7 +187,7 @@ func (e *Engine) Ready() error {
 		return ErrClosed
 	}
 	if why := e.table.Client.Ready(); why != nil {
-		return reason.Because(ErrUnavailable, why)
+		return lockerr.Because(ErrUnavailable, why)
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func (e *Engine) unrenewed(route uint64) error {
 // notRenewed is NotRenewed with its cause.
 type notRenewed struct{ why error }
 
-func (e *notRenewed) Error() string { return NotRenewed.String() + ": " + reason.Said(e.why) }
+func (e *notRenewed) Error() string { return NotRenewed.String() + ": " + lockerr.Said(e.why) }
 func (e *notRenewed) Unwrap() error { return e.why }
 
 // AckError implements driver.Engine.
@@ -319,7 +319,7 @@ func (e *Engine) Close() error {
 // hold one until then: nobody tells these.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	if ctx == nil {
-		return reason.ErrNoContext
+		return lockerr.ErrNoContext
 	}
 	e.table.Shut()
 	e.gatherings.close()
@@ -327,9 +327,9 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	if !e.table.AwaitEmpty(ctx.Done()) {
 		err := context.Cause(ctx)
 		if closed := e.Close(); closed != nil {
-			return reason.Because(err, closed)
+			return lockerr.Because(err, closed)
 		}
-		return reason.Because(err, ErrClosed)
+		return lockerr.Because(err, ErrClosed)
 	}
 	return e.Close()
 }
@@ -353,13 +353,13 @@ func (e *Engine) close() error {
 	refused, delayed := e.table.Refused()
 	switch why := cmp.Or(refused, delayed); {
 	case !clean && why != nil:
-		return reason.Because(ErrOutcomeUnknown, errNotClean, why)
+		return lockerr.Because(ErrOutcomeUnknown, errNotClean, why)
 	case !clean:
-		return reason.Because(ErrOutcomeUnknown, errNotClean)
+		return lockerr.Because(ErrOutcomeUnknown, errNotClean)
 	case refused != nil:
-		return reason.Because(ErrOutcomeUnknown, errNotReleased, refused)
+		return lockerr.Because(ErrOutcomeUnknown, errNotReleased, refused)
 	case !quiet:
-		return reason.Because(ErrPending, errNotQuiet)
+		return lockerr.Because(ErrPending, errNotQuiet)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/redacttest"
@@ -437,7 +437,7 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 		"LostReason":       {NotRenewed, LostReason(200)},
 		"LostError":        {lost, *lost},
 		"AckError":         {acks, *acks},
-		"NotAcquiredError": {taken, *taken.(*NotAcquiredError), &NotAcquiredError{}, notAcquired("x", reason.Because(ErrUnavailable, refused)), didNotRun(taken)},
+		"NotAcquiredError": {taken, *taken.(*NotAcquiredError), &NotAcquiredError{}, notAcquired("x", lockerr.Because(ErrUnavailable, refused)), didNotRun(taken)},
 	}
 }
 

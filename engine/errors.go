@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Every error of this package is one of these, or wraps one; test with errors.Is.
@@ -19,51 +19,51 @@ var (
 	// ErrHeld: somebody else holds the lock. Either the server said so to the latest
 	// try of this name, or this process holds it. It comes with ErrNotAcquired and
 	// never with ErrUnavailable.
-	ErrHeld = reason.ErrHeld
+	ErrHeld = lockerr.ErrHeld
 	// ErrNotRun: the function of a Do or TryDo was not run, because the lock was not
 	// acquired. It is always about this Do: if the function itself returns the
 	// ErrNotRun of another Do, it is hidden.
 	ErrNotRun = errors.New("engine: function was not run")
 	// ErrPending: the future has no result yet. From Close: every lock was released,
 	// but a callback or hook has not returned yet.
-	ErrPending = reason.ErrPending
+	ErrPending = lockerr.ErrPending
 	// ErrReleased: the hold ended because it was unlocked. This is not a failure.
-	ErrReleased = reason.ErrReleased
+	ErrReleased = lockerr.ErrReleased
 	// ErrLost: the hold ended before it was unlocked. See LostError.
 	ErrLost = errors.New("engine: lock was lost")
 	// ErrNotHeld: this hold was already unlocked. Nothing was sent.
-	ErrNotHeld = reason.ErrNotHeld
+	ErrNotHeld = lockerr.ErrNotHeld
 	// ErrOutcomeUnknown: the command was sent, and nobody knows whether the server
 	// executed it. An Unlock goes on in the background until the lease ends.
-	ErrOutcomeUnknown = reason.ErrOutcomeUnknown
+	ErrOutcomeUnknown = lockerr.ErrOutcomeUnknown
 	// ErrUnavailable: the server could not be reached, did not answer in time, or
 	// refuses everything for now (loading, busy, read-only, out of memory).
-	ErrUnavailable = reason.ErrUnavailable
+	ErrUnavailable = lockerr.ErrUnavailable
 	// ErrReentry: the context already holds this lock, and NonReentrant was given; or it holds the
 	// reader of an RWMutex, and the writer would wait for it.
 	ErrReentry = errors.New("engine: held by this context already")
 	// ErrOverloaded: more than Config.MaxInFlight commands wait for an answer, or more
 	// than 4 MiB of them have not left this process. Try again later, or call the
 	// synchronous form, which waits its turn.
-	ErrOverloaded = reason.ErrOverloaded
+	ErrOverloaded = lockerr.ErrOverloaded
 	// ErrClosed: the engine is closed or shutting down.
-	ErrClosed = reason.ErrClosed
+	ErrClosed = lockerr.ErrClosed
 	// ErrInvalid: an argument, option or field of Config is wrong. The text says which
 	// one, and what it must be.
-	ErrInvalid = reason.ErrInvalid
+	ErrInvalid = lockerr.ErrInvalid
 	// ErrWrongType: the key holds something else than this kind of synchronizer would have
 	// there, such as a string of another lock library. Delete it or use another name.
-	ErrWrongType = reason.ErrWrongType
+	ErrWrongType = lockerr.ErrWrongType
 	// ErrKind: this engine uses the name for a synchronizer of another kind, with which
 	// this one cannot share it: both would be the same key on the server. The text says which.
 	ErrKind = errors.New("engine: in use as another kind of synchronizer")
 	// ErrNoPermits: nobody has said how many permits the semaphore has, so a TryAcquire cannot
 	// succeed: call SetPermits first, or TrySetPermits of a PermitSemaphore. Acquire waits until
 	// somebody does, as Redisson's does.
-	ErrNoPermits = reason.ErrNoPermits
+	ErrNoPermits = lockerr.ErrNoPermits
 	// ErrLate: the grant arrived after its lease had ended, three times in a row (once for
 	// TryLock): the lease is too short for this network. The lock was given back.
-	ErrLate = reason.ErrLate
+	ErrLate = lockerr.ErrLate
 	// ErrNotAcked: too few replicas acknowledged; see AckError. A lock that was granted
 	// was given back.
 	ErrNotAcked = errors.New("engine: too few replicas acknowledged")
@@ -71,7 +71,7 @@ var (
 
 // errKindOf is ErrKind, and what the name is in use as. The caller holds the shard's lock.
 func errKindOf(sh *driver.Shard, name string) error {
-	return reason.Because(ErrKind, fmt.Errorf("this engine uses the name for %s", sh.UsedAs(name)))
+	return lockerr.Because(ErrKind, fmt.Errorf("this engine uses the name for %s", sh.UsedAs(name)))
 }
 
 // LostReason is why a hold was lost.
@@ -149,9 +149,9 @@ type LostError struct {
 func (e *LostError) Error() string {
 	what := cmp.Or(e.what, "lock")
 	if e.Err != nil {
-		return fmt.Sprintf("engine: %s %q was lost: %s", what, reason.Shorten(e.Name), partText(e.Err))
+		return fmt.Sprintf("engine: %s %q was lost: %s", what, lockerr.Shorten(e.Name), partText(e.Err))
 	}
-	return fmt.Sprintf("engine: %s %q was lost: %v", what, reason.Shorten(e.Name), e.Reason)
+	return fmt.Sprintf("engine: %s %q was lost: %v", what, lockerr.Shorten(e.Name), e.Reason)
 }
 
 // Unwrap returns Err.
@@ -187,7 +187,7 @@ func (e *NotAcquiredError) Error() string {
 	what := cmp.Or(e.what, "lock")
 	text := "engine: " + what + " not acquired"
 	if e.Name != "" {
-		text = fmt.Sprintf("engine: %s %q not acquired", what, reason.Shorten(e.Name))
+		text = fmt.Sprintf("engine: %s %q not acquired", what, lockerr.Shorten(e.Name))
 	}
 	if e.Err != nil {
 		text += ": " + partText(e.Err)
@@ -209,7 +209,7 @@ func notAcquired(name string, why error) *NotAcquiredError { return notAcquiredA
 // notAcquiredA is notAcquired for what may be something else than a lock.
 func notAcquiredA(what, name string, why error) *NotAcquiredError {
 	e := &NotAcquiredError{Name: name, Err: why, what: what}
-	if h := reason.HeldIn(why); h != nil {
+	if h := lockerr.HeldIn(why); h != nil {
 		e.TTL, e.Holder = h.TTL, h.Owner
 	}
 	return e
@@ -224,13 +224,13 @@ func endedBefore(name string, why error) *NotAcquiredError {
 		}
 		why = lossAt(lost.Reason)
 	}
-	return notAcquired(name, reason.Because(ErrLate, why))
+	return notAcquired(name, lockerr.Because(ErrLate, why))
 }
 
 // refused reports that the lock was held by another, and nothing else went wrong.
 func (e *NotAcquiredError) refused() bool {
 	switch why := e.Err.(type) {
-	case *reason.Held:
+	case *lockerr.Held:
 		return true
 	case *noMajority:
 		return why.is == ErrHeld
@@ -247,11 +247,11 @@ func aboutA(what, name string, err error) error {
 	case nil, *LostError, *AckError:
 		return err
 	}
-	return reason.AboutA(what, name, err)
+	return lockerr.AboutA(what, name, err)
 }
 
 // passes reports whether waiting may help after a refusal.
-func passes(err error) bool { return reason.Passes(err.(*NotAcquiredError).Err) }
+func passes(err error) bool { return lockerr.Passes(err.(*NotAcquiredError).Err) }
 
 // unavailable is ErrUnavailable, with what keeps the connection from being made, else
 // with why, which may be nil.
@@ -262,13 +262,13 @@ func (e *Engine) unavailable(route uint64, why error) error {
 	if why == nil {
 		return ErrUnavailable
 	}
-	return reason.Because(ErrUnavailable, why)
+	return lockerr.Because(ErrUnavailable, why)
 }
 
 // partText is the text of an error as a part of a longer one, which has the lock's name.
 func partText(err error) string {
 	if ack, ok := err.(*AckError); ok {
-		return reason.Trimmed(ack.said())
+		return lockerr.Trimmed(ack.said())
 	}
-	return reason.Said(err)
+	return lockerr.Said(err)
 }

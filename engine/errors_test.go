@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -531,13 +531,13 @@ func TestErrors_Durations_AreRounded(t *testing.T) {
 		26*time.Second + 999775281: "27s", 9*time.Second + 951234567: "10s", 1234567890: "1.2s", 99876543: "100ms", 1: "1ms",
 		time.Hour + 29*time.Minute + 1: "1h29m0s",
 	} {
-		err := notAcquired("x", &reason.Held{TTL: d})
+		err := notAcquired("x", &lockerr.Held{TTL: d})
 		if text := `engine: lock "x" not acquired: held by another, whose lease ends in ` + want + " unless renewed"; err.Error() != text || err.TTL != d {
 			t.Errorf("%v: %v, %v", d, err, err.TTL)
 		}
 	}
 	for _, d := range []time.Duration{-1, 0} {
-		if text := notAcquired("x", &reason.Held{TTL: d}).Error(); strings.ContainsAny(text, "0123456789") {
+		if text := notAcquired("x", &lockerr.Held{TTL: d}).Error(); strings.ContainsAny(text, "0123456789") {
 			t.Errorf("%v: %s", d, text)
 		}
 	}

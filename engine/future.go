@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pawl-lock/pawl/engine/internal/executor"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/redact"
 )
 
@@ -94,14 +94,14 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	}
 	if ctx == nil {
 		var none T
-		return none, reason.Because(ErrPending, reason.ErrNoContext)
+		return none, lockerr.Because(ErrPending, lockerr.ErrNoContext)
 	}
 	select {
 	case <-f.Done():
 		return f.Result()
 	case <-ctx.Done():
 		var none T
-		return none, reason.Because(ErrPending, context.Cause(ctx))
+		return none, lockerr.Because(ErrPending, context.Cause(ctx))
 	}
 }
 
@@ -281,7 +281,7 @@ func AwaitAll[T any](ctx context.Context, futures ...*Future[T]) ([]T, error) {
 	values := make([]T, len(futures))
 	if ctx == nil {
 		abandonAll(futures)
-		return nil, reason.ErrNoContext
+		return nil, lockerr.ErrNoContext
 	}
 	ended := tellAll(futures)
 	for range futures {
@@ -290,7 +290,7 @@ func AwaitAll[T any](ctx context.Context, futures ...*Future[T]) ([]T, error) {
 		case i := <-ended:
 			values[i], err = futures[i].Result()
 		case <-ctx.Done():
-			err = reason.Because(ErrPending, context.Cause(ctx))
+			err = lockerr.Because(ErrPending, context.Cause(ctx))
 		}
 		if err != nil {
 			abandonAll(futures)
@@ -312,11 +312,11 @@ func abandonAll[T any](futures []*Future[T]) {
 func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error) {
 	var none T
 	if len(futures) == 0 {
-		return -1, none, reason.Invalid("AwaitAny of no futures")
+		return -1, none, lockerr.Invalid("AwaitAny of no futures")
 	}
 	if ctx == nil {
 		abandonAll(futures)
-		return -1, none, reason.ErrNoContext
+		return -1, none, lockerr.ErrNoContext
 	}
 	ended := tellAll(futures)
 	winner, value, err := -1, none, error(nil)
@@ -327,7 +327,7 @@ func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error)
 				winner = i
 			}
 		case <-ctx.Done():
-			err = reason.Because(ErrPending, context.Cause(ctx))
+			err = lockerr.Because(ErrPending, context.Cause(ctx))
 		}
 		if winner >= 0 || ctx.Err() != nil {
 			break

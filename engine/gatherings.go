@@ -10,7 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
@@ -31,7 +31,7 @@ type many struct {
 type manyTaker interface {
 	// cancel gives it up unless it has ended or was given up before; it reports whether it
 	// did.
-	cancel(s reason.Stop) bool
+	cancel(s lockerr.Stop) bool
 	over() bool
 	// waitOver is told by the wheel that Wait is over.
 	waitOver()
@@ -67,7 +67,7 @@ func (t *many) boundOutage(locks []Mutex, need int, d time.Duration) {
 	for i, m := range locks {
 		sites[i] = driver.Site{Client: m.home.table.Client, Route: m.route}
 	}
-	end := func(why error) { t.of.cancel(reason.Stop{Away: why, Late: true}) }
+	end := func(why error) { t.of.cancel(lockerr.Stop{Away: why, Late: true}) }
 	for range t.on {
 		t.outages = append(t.outages, &driver.Outage{Sites: sites, Need: need, Most: d, End: end})
 	}
@@ -98,7 +98,7 @@ func (t *many) finish() {
 
 // WatchPlace and GiveUp implement watch.Watched.
 func (t *many) WatchPlace() *watch.Place[*many] { return &t.watch }
-func (t *many) GiveUp(s reason.Stop) bool       { return t.of.cancel(s) }
+func (t *many) GiveUp(s lockerr.Stop) bool      { return t.of.cancel(s) }
 
 // executor is half of what makes it the source of a future.
 func (t *many) executor() *executor.Executor { return &t.home.exec }
@@ -160,7 +160,7 @@ func (all *gatherings) close() {
 	all.mu.Unlock()
 	inOrder := slices.SortedFunc(maps.Keys(listed), func(a, b *many) int { return cmp.Compare(listed[a], listed[b]) })
 	for _, t := range inOrder {
-		t.GiveUp(reason.Stop{Cause: ErrClosed})
+		t.GiveUp(lockerr.Stop{Cause: ErrClosed})
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
@@ -288,7 +288,7 @@ func (u *unlockingAll) enough() bool { return u.now+u.before >= u.need }
 
 func (u *unlockingAll) wait(ctx context.Context, whole hold) error {
 	if ctx == nil {
-		return reason.Because(ErrOutcomeUnknown, reason.ErrNoContext)
+		return lockerr.Because(ErrOutcomeUnknown, lockerr.ErrNoContext)
 	}
 	if u.eng.world.Wait(u.fut.Done(), ctx.Done(), nil) == 0 {
 		return u.result(nil)

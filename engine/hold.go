@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Hold is a lock that is held, several that are held as one (MultiLock), one on a majority of
@@ -195,5 +195,5 @@ func (p partHold) unlockAsync(bool) *Future[struct{}] {
 func (p partHold) extend(context.Context, time.Duration) error { return p.refusal("extend") }
 
 func (p partHold) refusal(what string) error {
-	return about(p.name(), reason.Invalid("a part of the hold %s: %s that", p.whole.describe(), what))
+	return about(p.name(), lockerr.Invalid("a part of the hold %s: %s that", p.whole.describe(), what))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/watchdog"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -227,7 +227,7 @@ func (e *Engine) outage(o resp.Outage) {
 // shortened are names for a log line.
 func shortened(names []string) []string {
 	for i, name := range names {
-		names[i] = reason.Shorten(name)
+		names[i] = lockerr.Shorten(name)
 	}
 	return names
 }
@@ -276,7 +276,7 @@ func (e *Engine) logLost(h *lockHold, why LostReason) {
 	if why == EngineClosed {
 		return
 	}
-	args := []any{"lock", reason.Shorten(h.Name), "reason", why.String()}
+	args := []any{"lock", lockerr.Shorten(h.Name), "reason", why.String()}
 	if why == NotRenewed {
 		if cause := e.unrenewed(h.Res.Route); cause != nil {
 			args = append(args, "err", cause)
@@ -287,5 +287,5 @@ func (e *Engine) logLost(h *lockHold, why LostReason) {
 
 func (e *Engine) logUnheard(name string) {
 	e.log(slog.LevelError, "pawl: released, but this user may not publish, or the cluster lacks the messages that Sharding asks for: waiters sleep until their next look (see the ACL rules in docs/operations.md)",
-		"lock", reason.Shorten(name))
+		"lock", lockerr.Shorten(name))
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Lock is what can be locked and is held as one Hold: a Mutex, a MultiLock, a QuorumLock, or
@@ -120,13 +120,13 @@ func runUnder(ctx context.Context, h *Hold, fn func(context.Context, *Hold) erro
 		case lost != nil && (released == nil || errors.Is(released, lost)):
 			// Unlock says the same, and what else went wrong with several locks.
 		case lost != nil:
-			released = reason.Together(lost, released)
+			released = lockerr.Together(lost, released)
 		}
 		switch {
 		case err == nil:
 			err = released
 		case released != nil && !errors.Is(err, released): // fn may return its context's cause
-			err = reason.Together(err, released)
+			err = lockerr.Together(err, released)
 		}
 	}()
 	if err = fn(h.Context(ctx), h); errors.Is(err, ErrNotRun) {

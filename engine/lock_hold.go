@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // lockHold is the hold of one lock: the core's, and what drives it. The user has a
@@ -87,7 +87,7 @@ func (h *lockHold) err() error {
 func (h *lockHold) unlock(ctx context.Context) error {
 	if ctx == nil { // then nothing bounds the waiting; and a lock must not stay for that
 		h.unlockAsync(true)
-		return h.about(reason.Because(ErrOutcomeUnknown, reason.ErrNoContext))
+		return h.about(lockerr.Because(ErrOutcomeUnknown, lockerr.ErrNoContext))
 	}
 	u := h.home().newUnlocking(false)
 	h.release(u, true)
@@ -139,9 +139,9 @@ func (h *lockHold) detach(c *heldContext) {
 
 func (h *lockHold) describe() string {
 	if h.ofPermits() {
-		return fmt.Sprintf("%d of %q", len(h.Owner().Permits()), reason.Shorten(h.Name))
+		return fmt.Sprintf("%d of %q", len(h.Owner().Permits()), lockerr.Shorten(h.Name))
 	}
-	return fmt.Sprintf("%q of %v", reason.Shorten(h.Name), h.Owner())
+	return fmt.Sprintf("%q of %v", lockerr.Shorten(h.Name), h.Owner())
 }
 
 // tenure is a tenure with its first hold: mostly the only one.
@@ -252,7 +252,7 @@ func reportLeak(of hold, h *lockHold) {
 	h.Shard().Counters().Leaked++
 	h.Shard().Unlock()
 	of.home().log(slog.LevelError, "pawl: a hold was dropped without Unlock; the lock stays held until the engine is closed",
-		"lock", reason.Shorten(of.name()))
+		"lock", lockerr.Shorten(of.name()))
 }
 
 // unlocking is one call of Unlock or UnlockAsync that waits for the release.

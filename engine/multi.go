@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 )
 
@@ -45,9 +45,9 @@ func Multi(locks ...Mutex) MultiLock {
 	seen := make(map[multiKey]string, len(locks))
 	switch {
 	case len(locks) == 0:
-		m.err = reason.Invalid("a MultiLock of no locks")
+		m.err = lockerr.Invalid("a MultiLock of no locks")
 	case len(locks) > maxLocks:
-		m.err = reason.Invalid("a MultiLock of %d locks: at most %d can be taken as one", len(locks), maxLocks)
+		m.err = lockerr.Invalid("a MultiLock of %d locks: at most %d can be taken as one", len(locks), maxLocks)
 	}
 	for _, one := range locks {
 		if m.err != nil {
@@ -64,11 +64,11 @@ func Multi(locks ...Mutex) MultiLock {
 		case one.err != nil:
 			m.err = one.err
 		case one.key.Kind != locks[0].key.Kind:
-			m.err = reason.Invalid("a MultiLock of the kinds %s and %s: its locks must be of one kind", locks[0].key.Kind, one.key.Kind)
+			m.err = lockerr.Invalid("a MultiLock of the kinds %s and %s: its locks must be of one kind", locks[0].key.Kind, one.key.Kind)
 		case before == one.name:
-			m.err = reason.Invalid("a MultiLock that has %q twice", reason.Shorten(one.name))
+			m.err = lockerr.Invalid("a MultiLock that has %q twice", lockerr.Shorten(one.name))
 		case before != "":
-			m.err = reason.Invalid("a MultiLock of %q and %q, which are one lock by the NameMapper", reason.Shorten(before), reason.Shorten(one.name))
+			m.err = lockerr.Invalid("a MultiLock of %q and %q, which are one lock by the NameMapper", lockerr.Shorten(before), lockerr.Shorten(one.name))
 		}
 		if m.err != nil {
 			m.name = one.name
@@ -167,7 +167,7 @@ func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (
 // check is begin without the beginning. If it fails it names the lock because of which.
 func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o options, parents []*lockHold, failed Mutex, err error) {
 	if l.all == nil {
-		return o, nil, failed, reason.Invalid("the zero MultiLock: get one from Multi or Engine.Many")
+		return o, nil, failed, lockerr.Invalid("the zero MultiLock: get one from Multi or Engine.Many")
 	}
 	locks := l.all.locks
 	if len(locks) > 0 {
@@ -181,7 +181,7 @@ func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o optio
 		}
 		return o, nil, failed, l.all.err
 	case ctx == nil:
-		return o, nil, failed, reason.ErrNoContext
+		return o, nil, failed, lockerr.ErrNoContext
 	case ctx.Err() != nil:
 		return o, nil, failed, watch.StopOf(ctx).Unasked()
 	}
@@ -202,7 +202,7 @@ func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o optio
 		}
 	}
 	if o.minGiven {
-		return o, nil, failed, reason.Invalid("MinHold does not go with several locks: one that is given back would stay taken")
+		return o, nil, failed, lockerr.Invalid("MinHold does not go with several locks: one that is given back would stay taken")
 	}
 	return o, parents, failed, nil
 }
@@ -233,7 +233,7 @@ func namesOf(locks []Mutex) string {
 	const most = 5
 	var text []string
 	for _, m := range locks[:min(len(locks), most)] {
-		text = append(text, fmt.Sprintf("%q", reason.Shorten(m.name)))
+		text = append(text, fmt.Sprintf("%q", lockerr.Shorten(m.name)))
 	}
 	if more := len(locks) - most; more > 0 {
 		text = append(text, fmt.Sprintf("and %d more", more))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/redact"
 	"github.com/pawl-lock/pawl/resp"
@@ -99,11 +99,11 @@ func (e *Engine) mutex(name string, k kind.Kind) Mutex {
 	m := Mutex{home: e, key: driver.Key{Name: mapped, Kind: k}, name: name}
 	switch {
 	case name == "" || mapped == "":
-		m.err = reason.Invalid("the name of a lock must not be empty")
+		m.err = lockerr.Invalid("the name of a lock must not be empty")
 	case len(mapped) > maxName:
-		m.err = reason.Invalid("the name of a lock must be at most %d bytes, not %d", maxName, len(mapped))
+		m.err = lockerr.Invalid("the name of a lock must be at most %d bytes, not %d", maxName, len(mapped))
 	case strings.Contains(mapped, "\x00"):
-		m.err = reason.Invalid("the name of a lock must not contain a zero byte")
+		m.err = lockerr.Invalid("the name of a lock must not contain a zero byte")
 	case e.table.Client.Clustered():
 		m.err = m.key.Placeable()
 	}
@@ -111,14 +111,14 @@ func (e *Engine) mutex(name string, k kind.Kind) Mutex {
 	return m
 }
 
-var errZeroMutex = reason.Invalid("the zero Mutex: get one from Engine.Mutex")
+var errZeroMutex = lockerr.Invalid("the zero Mutex: get one from Engine.Mutex")
 
 // Name returns the name as you gave it.
 func (m Mutex) Name() string { return m.name }
 
 // String returns the kind and the name: FairMutex("orders:42").
 func (m Mutex) String() string {
-	return fmt.Sprintf("%s(%q)", typeNames[m.key.Kind], reason.Shorten(m.name))
+	return fmt.Sprintf("%s(%q)", typeNames[m.key.Kind], lockerr.Shorten(m.name))
 }
 
 var typeNames = [kind.Count]string{
@@ -256,7 +256,7 @@ func (m Mutex) stateIn(v resp.Value) (State, error) {
 		return true
 	})
 	if !ok {
-		return State{}, reason.Because(ErrWrongType, driver.ErrReply)
+		return State{}, lockerr.Because(ErrWrongType, driver.ErrReply)
 	}
 	s.Locked = len(s.Holders) > 0
 	if !s.Locked {
@@ -286,7 +286,7 @@ type ifHolder string
 
 func (h ifHolder) applyForce(o *forceOptions) {
 	if o.holder = string(h); h == "" { // the script takes that for any holder
-		o.invalid = reason.Invalid("IfHolder must name an owner, as State shows it; without IfHolder, ForceUnlock takes the lock from any owner")
+		o.invalid = lockerr.Invalid("IfHolder must name an owner, as State shows it; without IfHolder, ForceUnlock takes the lock from any owner")
 	}
 }
 
@@ -326,7 +326,7 @@ func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption, waits bool) 
 func forceOptionsOf(opts []ForceOption) (o forceOptions) {
 	for _, opt := range opts {
 		if opt == nil {
-			o.invalid = reason.Invalid("a nil ForceOption")
+			o.invalid = lockerr.Invalid("a nil ForceOption")
 			break
 		}
 		opt.applyForce(&o)
@@ -340,7 +340,7 @@ func (m Mutex) changed(v resp.Value, why error) (bool, error) {
 	case why != nil:
 		return false, m.about(why)
 	case v.Kind != wire.KindInt:
-		return false, m.about(reason.Because(ErrOutcomeUnknown, driver.ErrReply))
+		return false, m.about(lockerr.Because(ErrOutcomeUnknown, driver.ErrReply))
 	case v.Int == script.Unheard:
 		m.home.logUnheard(m.key.Name)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/redact"
 	"github.com/pawl-lock/pawl/resp"
@@ -135,49 +135,49 @@ func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) 
 	var o options
 	for _, opt := range opts {
 		if opt == nil {
-			return o, reason.Invalid("a nil Option")
+			return o, lockerr.Invalid("a nil Option")
 		}
 		opt.apply(&o)
 	}
 	switch {
 	case o.leaseGiven && o.lease < time.Millisecond:
-		return o, reason.Invalid("Lease (%v) must be at least 1ms", o.lease)
+		return o, lockerr.Invalid("Lease (%v) must be at least 1ms", o.lease)
 	case o.leaseGiven && o.lease > lock.MaxDuration:
-		return o, reason.Invalid("Lease (%v) must be at most 100 years", o.lease)
+		return o, lockerr.Invalid("Lease (%v) must be at most 100 years", o.lease)
 	case o.leaseGiven && o.lease <= e.margin(o.lease):
-		return o, reason.Invalid("Lease (%v) must be longer than the safety margin (%v): such a hold would be over before it is granted", o.lease, e.margin(o.lease))
+		return o, lockerr.Invalid("Lease (%v) must be longer than the safety margin (%v): such a hold would be over before it is granted", o.lease, e.margin(o.lease))
 	case o.leaseGiven && o.maxGiven:
-		return o, reason.Invalid("Lease and MaxHold exclude each other: a fixed lease is its own maximum")
+		return o, lockerr.Invalid("Lease and MaxHold exclude each other: a fixed lease is its own maximum")
 	case o.waitGiven && try:
-		return o, reason.Invalid("Wait does not go with TryLock or TryAcquire, which never wait: use Lock or Acquire")
+		return o, lockerr.Invalid("Wait does not go with TryLock or TryAcquire, which never wait: use Lock or Acquire")
 	case o.waitGiven && o.wait <= 0:
-		return o, reason.Invalid("Wait (%v) must be positive: use TryLock, TryAcquire or Count not to wait", o.wait)
+		return o, lockerr.Invalid("Wait (%v) must be positive: use TryLock, TryAcquire or Count not to wait", o.wait)
 	case o.outageGiven && o.outage < 0:
-		return o, reason.Invalid("Outage (%v) must not be negative: Outage(0) fails at once", o.outage)
+		return o, lockerr.Invalid("Outage (%v) must not be negative: Outage(0) fails at once", o.outage)
 	case o.maxGiven && o.maxHold <= e.margin(e.cfg.Lease):
-		return o, reason.Invalid("MaxHold (%v) must be longer than the safety margin (%v)", o.maxHold, e.margin(e.cfg.Lease))
+		return o, lockerr.Invalid("MaxHold (%v) must be longer than the safety margin (%v)", o.maxHold, e.margin(e.cfg.Lease))
 	case o.minGiven && o.minHold <= 0:
-		return o, reason.Invalid("MinHold (%v) must be positive", o.minHold)
+		return o, lockerr.Invalid("MinHold (%v) must be positive", o.minHold)
 	case o.minGiven && o.minHold > lock.MaxDuration:
-		return o, reason.Invalid("MinHold (%v) must be at most 100 years", o.minHold)
+		return o, lockerr.Invalid("MinHold (%v) must be at most 100 years", o.minHold)
 	case o.minGiven && o.leaseGiven && o.minHold > o.lease:
-		return o, reason.Invalid("MinHold (%v) must not exceed Lease (%v)", o.minHold, o.lease)
+		return o, lockerr.Invalid("MinHold (%v) must not exceed Lease (%v)", o.minHold, o.lease)
 	case o.minGiven && k == kind.Read:
-		return o, reason.Invalid("MinHold does not go with a reader: it keeps others out, and a read lock lets other readers in")
+		return o, lockerr.Invalid("MinHold does not go with a reader: it keeps others out, and a read lock lets other readers in")
 	case k == kind.Permit && (o.permits < 1 || o.permits > script.MaxPermits):
-		return o, reason.Invalid("a number of permits (%d) must be between 1 and %d", o.permits, script.MaxPermits)
+		return o, lockerr.Invalid("a number of permits (%d) must be between 1 and %d", o.permits, script.MaxPermits)
 	case o.minGiven && k == kind.Permit:
-		return o, reason.Invalid("MinHold does not go with a PermitSemaphore: it keeps a lock taken, and other permits are there to be had")
+		return o, lockerr.Invalid("MinHold does not go with a PermitSemaphore: it keeps a lock taken, and other permits are there to be had")
 	case o.nonReentrant && k == kind.Permit:
-		return o, reason.Invalid("NonReentrant does not go with a PermitSemaphore, which is never re-entered: each Acquire takes permits of its own")
+		return o, lockerr.Invalid("NonReentrant does not go with a PermitSemaphore, which is never re-entered: each Acquire takes permits of its own")
 	case o.ackedGiven && !o.acked.valid():
-		return o, reason.Invalid("Acked (%d) must be a number of replicas up to %d, AllReplicas or MajorityOfReplicas", int(o.acked), maxReplicas)
+		return o, lockerr.Invalid("Acked (%d) must be a number of replicas up to %d, AllReplicas or MajorityOfReplicas", int(o.acked), maxReplicas)
 	case o.backoffGiven && !k.Polls():
-		return o, reason.Invalid("%v is for a SpinMutex: no other lock polls", backoff{o.backoff.First, o.backoff.Most})
+		return o, lockerr.Invalid("%v is for a SpinMutex: no other lock polls", backoff{o.backoff.First, o.backoff.Most})
 	case o.backoffGiven && (o.backoff.First < time.Millisecond || o.backoff.Most < o.backoff.First || o.backoff.Most > time.Second):
-		return o, reason.Invalid("%v must go up, and be within 1ms and 1s", backoff{o.backoff.First, o.backoff.Most})
+		return o, lockerr.Invalid("%v must go up, and be within 1ms and 1s", backoff{o.backoff.First, o.backoff.Most})
 	case o.minGiven && !o.leaseGiven && o.maxGiven && o.minHold > o.maxHold:
-		return o, reason.Invalid("MinHold (%v) must not exceed MaxHold (%v)", o.minHold, o.maxHold)
+		return o, lockerr.Invalid("MinHold (%v) must not exceed MaxHold (%v)", o.minHold, o.maxHold)
 	}
 	if o.wait > lock.MaxDuration {
 		o.waitGiven = false
@@ -296,7 +296,7 @@ type AckError struct {
 
 func (e *AckError) Error() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "engine: %s %q: %d of %d replicas acknowledged (AckTimeout %v)", cmp.Or(e.what, "lock"), reason.Shorten(e.Name), e.Acked, e.Wanted, e.waited)
+	fmt.Fprintf(&s, "engine: %s %q: %d of %d replicas acknowledged (AckTimeout %v)", cmp.Or(e.what, "lock"), lockerr.Shorten(e.Name), e.Acked, e.Wanted, e.waited)
 	switch {
 	case e.Cause != nil:
 		fmt.Fprintf(&s, ": %v", e.Cause)
@@ -310,7 +310,7 @@ func (e *AckError) Error() string {
 
 // said is the text without the lock's name, for an error that has it.
 func (e *AckError) said() string {
-	_, text, _ := strings.Cut(e.Error(), fmt.Sprintf("%q: ", reason.Shorten(e.Name)))
+	_, text, _ := strings.Cut(e.Error(), fmt.Sprintf("%q: ", lockerr.Shorten(e.Name)))
 	return text
 }
 

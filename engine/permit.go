@@ -7,7 +7,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -126,7 +126,7 @@ func (s PermitSemaphore) ForceRelease(ctx context.Context, id string) (bool, err
 	var raw script.PermitID
 	wrong := s.fits()
 	if n, err := hex.Decode(raw[:], []byte(id[:min(len(id), 2*len(raw))])); err != nil || n != len(raw) || len(id) != 2*len(raw) {
-		wrong = reason.Invalid("%q is not the id of a permit: 32 hexadecimal digits", reason.Shorten(id))
+		wrong = lockerr.Invalid("%q is not the id of a permit: 32 hexadecimal digits", lockerr.Shorten(id))
 	}
 	return pose(ctx, s.m, inquiry[bool]{
 		how: writes, invalid: wrong, verdict: s.m.changed,
@@ -140,9 +140,9 @@ func (s PermitSemaphore) ForceRelease(ctx context.Context, id string) (bool, err
 func (s PermitSemaphore) wrong(n, least int) error {
 	switch {
 	case n > math.MaxInt32 || n < math.MinInt32:
-		return reason.Invalid("a number of permits (%d) must fit into 32 bits: Redisson has no more", n)
+		return lockerr.Invalid("a number of permits (%d) must fit into 32 bits: Redisson has no more", n)
 	case n < least:
-		return reason.Invalid("a number of permits (%d) must not be negative", n)
+		return lockerr.Invalid("a number of permits (%d) must not be negative", n)
 	}
 	return s.fits()
 }
@@ -173,7 +173,7 @@ func (s PermitSemaphore) count(ctx context.Context, of func(free, held int) int)
 		},
 		verdict: func(v resp.Value, why error) (int, error) {
 			if why == nil && (v.Kind != wire.KindArray || v.Len() != 2) {
-				why = reason.Because(ErrWrongType, driver.ErrReply)
+				why = lockerr.Because(ErrWrongType, driver.ErrReply)
 			}
 			if why != nil {
 				return 0, s.m.about(why)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -96,16 +96,16 @@ func (q *question[T]) check(ctx context.Context, m Mutex) error {
 	case m.err != nil:
 		return m.err
 	case ctx == nil:
-		return reason.ErrNoContext
+		return lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return reason.Because(reason.NotAsked, context.Cause(ctx))
+		return lockerr.Because(lockerr.NotAsked, context.Cause(ctx))
 	}
 	return nil
 }
 
 func (q *question[T]) send() {
 	if q.home.table.Closing() {
-		q.cancel(reason.Stop{Cause: ErrClosed})
+		q.cancel(lockerr.Stop{Cause: ErrClosed})
 		return
 	}
 	q.mu.Lock()
@@ -136,14 +136,14 @@ func (q *question[T]) Complete(r resp.Reply) {
 	case lock.Answered:
 		q.end(r.Value, nil)
 	case lock.WrongType:
-		q.end(resp.Value{}, reason.Because(ErrWrongType, r.Err))
+		q.end(resp.Value{}, lockerr.Because(ErrWrongType, r.Err))
 	case lock.Denied:
 		q.end(resp.Value{}, r.Err)
 	case lock.Unknown:
 		q.unanswered(r.Err)
 	case lock.NotSent:
 		if why := q.home.table.Client.Pausing(q.route); why != nil && q.hurried {
-			q.end(resp.Value{}, reason.Because(ErrUnavailable, why))
+			q.end(resp.Value{}, lockerr.Because(ErrUnavailable, why))
 			return
 		}
 		q.wait(r.Err)
@@ -180,7 +180,7 @@ func (q *question[T]) wait(why error) {
 	q.pause = min(2*pause, 100*time.Millisecond)
 	q.mu.Unlock()
 	if !q.list() { // nobody would end the pause
-		q.cancel(reason.Stop{Cause: ErrClosed})
+		q.cancel(lockerr.Stop{Cause: ErrClosed})
 		return
 	}
 	q.home.table.Timers.Schedule(&q.again.timer, q.home.clock.Now().Add(pause))
@@ -207,7 +207,7 @@ func (q *question[T]) end(v resp.Value, why error) {
 }
 
 // cancel implements manyTaker.
-func (q *question[T]) cancel(s reason.Stop) bool {
+func (q *question[T]) cancel(s lockerr.Stop) bool {
 	q.mu.Lock()
 	was, doubt, why := q.stage, q.doubt, q.why
 	q.stage = settled
@@ -221,7 +221,7 @@ func (q *question[T]) cancel(s reason.Stop) bool {
 	case s.Cause == ErrClosed:
 		why = ErrClosed
 	case was == posed && s.Cause != nil:
-		why = reason.Because(reason.NotAsked, s.Cause)
+		why = lockerr.Because(lockerr.NotAsked, s.Cause)
 	default:
 		why = q.unavailable(why, s.Cause)
 	}
@@ -232,23 +232,23 @@ func (q *question[T]) cancel(s reason.Stop) bool {
 // gaveUp is the error of one whose asker stopped waiting for the answer, for that cause, or because
 // the time was over.
 func (q *question[T]) gaveUp(cause error) error {
-	what := error(reason.NoAnswer)
+	what := error(lockerr.NoAnswer)
 	if cause == nil {
-		what, cause = ErrUnavailable, reason.ErrPatience
+		what, cause = ErrUnavailable, lockerr.ErrPatience
 	}
 	if q.how != reads {
 		return cause
 	}
-	return reason.Because(what, cause)
+	return lockerr.Because(what, cause)
 }
 
 // unavailable is the error of one that could not be asked before its asker stopped.
 func (q *question[T]) unavailable(why, cause error) error {
-	is := reason.Of(q.home.unavailable(q.route, why))
+	is := lockerr.Of(q.home.unavailable(q.route, why))
 	if cause != nil {
 		is = slices.Insert(slices.Clone(is), 1, cause)
 	}
-	return reason.Because(is...)
+	return lockerr.Because(is...)
 }
 
 // settle tells the caller.
@@ -256,7 +256,7 @@ func (q *question[T]) settle(v resp.Value, why error, doubt bool) {
 	q.finish()
 	q.home.table.Timers.Cancel(&q.again.timer)
 	if why != nil && doubt {
-		why = reason.Because(slices.Insert(slices.Clone(reason.Of(why)), 0, ErrOutcomeUnknown)...)
+		why = lockerr.Because(slices.Insert(slices.Clone(lockerr.Of(why)), 0, ErrOutcomeUnknown)...)
 	}
 	q.fut.settle(q.verdict(v, why))
 }
@@ -269,7 +269,7 @@ func (q *question[T]) over() bool {
 }
 
 // waitOver implements manyTaker.
-func (q *question[T]) waitOver() { q.cancel(reason.Stop{Late: true}) }
+func (q *question[T]) waitOver() { q.cancel(lockerr.Stop{Late: true}) }
 
 // abandon and drop make it the source of its future. It holds nothing, and what it does is not
 // taken back.

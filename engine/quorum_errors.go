@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // NotAcquired implements quorum.Port: the error of an acquisition of a RedLock that has failed.
@@ -19,7 +19,7 @@ func (q *redLockAcquisition) NotAcquired(f quorum.Failure) error {
 	case quorum.EngineIsClosed:
 		return notAcquired(name, ErrClosed)
 	case quorum.NoAnswer:
-		why.is = reason.ErrEarly
+		why.is = lockerr.ErrEarly
 	case quorum.IsHeld:
 		why.is = ErrHeld
 	case quorum.IsUnavailable:
@@ -29,18 +29,18 @@ func (q *redLockAcquisition) NotAcquired(f quorum.Failure) error {
 	}
 	for _, one := range f.Each {
 		text := q.textOf(one, 0)
-		is := reason.Of(text)
+		is := lockerr.Of(text)
 		switch state, at := stateIn(is); state {
 		case quorum.Held:
 			text = is[at]
 		case quorum.Unavailable:
-			text = reason.Because(is[at:]...)
+			text = lockerr.Because(is[at:]...)
 		}
 		why.each = append(why.each, &serverError{q.locks[one.Server].home.serverName(), text})
 	}
 	err := notAcquired(name, why)
 	if f.Stop != nil && f.Stop.Cause != nil {
-		err = notAcquired(name, reason.Because(f.Stop.Cause, why))
+		err = notAcquired(name, lockerr.Because(f.Stop.Cause, why))
 	}
 	err.TTL = f.TTL
 	return err
@@ -50,11 +50,11 @@ func (q *redLockAcquisition) NotAcquired(f quorum.Failure) error {
 func (q *redLockAcquisition) textOf(one quorum.ServerResult, last lock.Loss) error {
 	switch one.Is {
 	case quorum.Silent:
-		return reason.ErrSilent
+		return lockerr.ErrSilent
 	case quorum.GivenBack:
 		return errGivenBack
 	case quorum.Cut:
-		return reason.ErrEarly
+		return lockerr.ErrEarly
 	case quorum.NotGranted:
 		return errNotGranted
 	case quorum.GrantedAgain:
@@ -76,14 +76,14 @@ func (q *redLockAcquisition) textOf(one quorum.ServerResult, last lock.Loss) err
 // refusalOf is what the refusal of one server says.
 func refusalOf(err error) quorum.Refusal {
 	why := err.(*NotAcquiredError).Err
-	is := reason.Of(why)
+	is := lockerr.Of(why)
 	r := quorum.Refusal{
 		Why: why, Passes: passes(err),
 		Full: slices.Contains(is, ErrOverloaded), Late: slices.Contains(is, ErrLate), Closed: slices.Contains(is, ErrClosed),
 	}
 	at := 0
 	if r.State, at = stateIn(is); r.State == quorum.Held {
-		held := is[at].(*reason.Held)
+		held := is[at].(*lockerr.Held)
 		r.TTL, r.Here = held.TTL, held.Here
 	}
 	return r
@@ -187,7 +187,7 @@ func (q *redLockAcquisition) unreleased(votes []*quorum.Vote, errs []error) erro
 // stateIn reads it out of reasons of this package, with the place of what says so.
 func stateIn(is []error) (state quorum.ServerState, at int) {
 	for i, one := range is {
-		if _, yes := one.(*reason.Held); yes {
+		if _, yes := one.(*lockerr.Held); yes {
 			return quorum.Held, i
 		}
 		if one == ErrUnavailable {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // quorumHold is a QuorumLock that is held: by a majority of its servers at least.
@@ -173,13 +173,13 @@ func (h quorumHold) extendBy(ctx context.Context, d time.Duration) error {
 	q := h.q
 	switch why := h.err(); {
 	case ctx == nil:
-		return reason.ErrNoContext
+		return lockerr.ErrNoContext
 	case why == ErrReleased:
 		return ErrNotHeld
 	case why != nil:
 		return why
 	case d <= drift(d):
-		return reason.Invalid("Extend (%v) must be longer than the drift of the clocks (%v)", d, drift(d))
+		return lockerr.Invalid("Extend (%v) must be longer than the drift of the clocks (%v)", d, drift(d))
 	}
 	q.mu.Lock()
 	votes := q.Votes()

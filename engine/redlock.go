@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 )
 
@@ -75,10 +75,10 @@ func RedLock(locks ...Mutex) QuorumLock {
 // cannotVote is why locks cannot be a QuorumLock, nil if they can.
 func cannotVote(locks []Mutex) error {
 	if len(locks) == 0 {
-		return reason.Invalid("a RedLock of no locks")
+		return lockerr.Invalid("a RedLock of no locks")
 	}
 	if len(locks) > maxServers {
-		return reason.Invalid("a RedLock of %d locks: at most %d can be taken as one", len(locks), maxServers)
+		return lockerr.Invalid("a RedLock of %d locks: at most %d can be taken as one", len(locks), maxServers)
 	}
 	engines, servers := make(map[*Engine]bool), make(map[string]bool)
 	for _, m := range locks {
@@ -88,9 +88,9 @@ func cannotVote(locks []Mutex) error {
 		case m.err != nil:
 			return m.err
 		case m.key.Kind != locks[0].key.Kind:
-			return reason.Invalid("a RedLock of the kinds %s and %s: its locks must be of one kind", locks[0].key.Kind, m.key.Kind)
+			return lockerr.Invalid("a RedLock of the kinds %s and %s: its locks must be of one kind", locks[0].key.Kind, m.key.Kind)
 		case engines[m.home]:
-			return reason.Invalid("a RedLock that has an Engine twice: each lock must be on a server of its own")
+			return lockerr.Invalid("a RedLock that has an Engine twice: each lock must be on a server of its own")
 		}
 		e := m.home
 		engines[e] = true
@@ -99,7 +99,7 @@ func cannotVote(locks []Mutex) error {
 		}
 		for _, addr := range e.cfg.Addrs {
 			if servers[e.cfg.at(addr)] {
-				return reason.Invalid("a RedLock that has the server %s twice: each lock must be on a server of its own", reason.Shorten(e.cfg.at(addr)))
+				return lockerr.Invalid("a RedLock that has the server %s twice: each lock must be on a server of its own", lockerr.Shorten(e.cfg.at(addr)))
 			}
 		}
 		for _, addr := range e.cfg.Addrs {
@@ -115,7 +115,7 @@ func drift(lease time.Duration) time.Duration { return lock.Drift(lease) }
 // serverName names the engine's server, for an error.
 func (e *Engine) serverName() string {
 	cfg := &e.cfg
-	return reason.Shorten(cfg.at(strings.Join(cfg.Addrs[:min(len(cfg.Addrs), 3)], ",")))
+	return lockerr.Shorten(cfg.at(strings.Join(cfg.Addrs[:min(len(cfg.Addrs), 3)], ",")))
 }
 
 // at names what an address leads to: one that sentinels watch, or the server itself.
@@ -216,7 +216,7 @@ func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) 
 // check is begin without the beginning. If it fails it names the lock because of which.
 func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o options, held *heldContext, parents []*lockHold, failed Mutex, err error) {
 	if l.all == nil {
-		return o, nil, nil, failed, reason.Invalid("the zero QuorumLock: get one from RedLock")
+		return o, nil, nil, failed, lockerr.Invalid("the zero QuorumLock: get one from RedLock")
 	}
 	locks := l.all.locks
 	if len(locks) > 0 {
@@ -226,7 +226,7 @@ func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o opti
 	case l.all.err != nil:
 		return o, nil, nil, failed, l.all.err
 	case ctx == nil:
-		return o, nil, nil, failed, reason.ErrNoContext
+		return o, nil, nil, failed, lockerr.ErrNoContext
 	case ctx.Err() != nil:
 		return o, nil, nil, failed, watch.StopOf(ctx).Unasked()
 	}
@@ -237,7 +237,7 @@ func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o opti
 			return o, nil, nil, m, err
 		}
 		if o.leaseGiven && o.lease <= drift(o.lease) {
-			return o, nil, nil, m, reason.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
+			return o, nil, nil, m, lockerr.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
 		}
 		parents[i] = held.carried(e, m.key)
 		if err := m.reenters(parents[i], o); err != nil {
@@ -245,7 +245,7 @@ func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o opti
 		}
 	}
 	if o.minGiven {
-		return o, nil, nil, failed, reason.Invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken")
+		return o, nil, nil, failed, lockerr.Invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken")
 	}
 	return o, held, parents, failed, nil
 }
@@ -264,5 +264,5 @@ func (l QuorumLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *H
 }
 
 func quorumText(locks []Mutex) string {
-	return fmt.Sprintf("%q on %d servers", reason.Shorten(locks[0].name), len(locks))
+	return fmt.Sprintf("%q on %d servers", lockerr.Shorten(locks[0].name), len(locks))
 }

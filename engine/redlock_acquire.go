@@ -9,8 +9,8 @@ import (
 	"weak"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -134,7 +134,7 @@ func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 		q.setTimer()
 	}
 	if do.List && !q.list() {
-		q.cancel(reason.Stop{Cause: ErrClosed})
+		q.cancel(lockerr.Stop{Cause: ErrClosed})
 	}
 }
 
@@ -278,7 +278,7 @@ func (h *lockHold) endBy(at clock.Instant) {
 }
 
 // cancel implements manyTaker.
-func (q *redLockAcquisition) cancel(s reason.Stop) bool {
+func (q *redLockAcquisition) cancel(s lockerr.Stop) bool {
 	var do quorum.Ready
 	q.mu.Lock()
 	did := q.Cancel(s, &do)
@@ -293,9 +293,9 @@ func (q *redLockAcquisition) over() bool {
 	return q.Decided()
 }
 
-func (q *redLockAcquisition) waitOver() { q.cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}) }
+func (q *redLockAcquisition) waitOver() { q.cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}) }
 
 // The methods below make it the source of its future.
 
-func (q *redLockAcquisition) abandon()     { q.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
+func (q *redLockAcquisition) abandon()     { q.cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}) }
 func (q *redLockAcquisition) drop(h *Hold) { h.h.unlockAsync(false) }

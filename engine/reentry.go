@@ -6,7 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 )
 
@@ -129,7 +129,7 @@ func Detach(ctx context.Context) context.Context {
 // endedContext takes the place of a nil context: its users fail, with the reason.
 func endedContext() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(reason.ErrNoContext)
+	cancel(lockerr.ErrNoContext)
 	return ctx
 }
 
@@ -149,9 +149,9 @@ func (m Mutex) reenters(parent *lockHold, o options) error {
 	return nil
 }
 
-var errNoToken = reason.Because(ErrKind, errors.New("the context carries a hold of this lock that has no fencing token: take that with a FencedMutex, too"))
+var errNoToken = lockerr.Because(ErrKind, errors.New("the context carries a hold of this lock that has no fencing token: take that with a FencedMutex, too"))
 
-var errUpgrade = reason.Because(ErrReentry, errors.New("the context carries a read lock of this name, which the writer would wait for: unlock that first"))
+var errUpgrade = lockerr.Because(ErrReentry, errors.New("the context carries a read lock of this name, which the writer would wait for: unlock that first"))
 
 // heldIn returns what ctx carries, nil if nothing. It runs code of the user, if ctx is one of the
 // user's own types.

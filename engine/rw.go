@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // RWMutex is a lock that many may read at the same time, or one may write. On the wire it is
@@ -108,14 +108,14 @@ func (l RWMutex) Downgrade(ctx context.Context, w *Hold, opts ...Option) (*Hold,
 	return nil, notAcquired(l.writer.name, err)
 }
 
-var errNoWriter = reason.Invalid("Downgrade: the hold is not a write hold of this lock")
+var errNoWriter = lockerr.Invalid("Downgrade: the hold is not a write hold of this lock")
 
 func (l RWMutex) mayDowngrade(ctx context.Context, w *Hold) error {
 	switch {
 	case l.writer.home == nil:
 		return errZeroMutex
 	case ctx == nil:
-		return reason.ErrNoContext
+		return lockerr.ErrNoContext
 	case w == nil:
 		return errNoWriter
 	}
@@ -124,7 +124,7 @@ func (l RWMutex) mayDowngrade(ctx context.Context, w *Hold) error {
 	case !ok || one.home() != l.writer.home || kind.Kind(one.Kind) != kind.Write || one.Name != l.writer.name:
 		return errNoWriter
 	case one.Parent != nil:
-		return reason.Invalid("Downgrade of a re-entry: the writer that it re-enters would still write")
+		return lockerr.Invalid("Downgrade of a re-entry: the writer that it re-enters would still write")
 	}
 	return w.Err()
 }

@@ -35,7 +35,7 @@ var layers = map[string]int{
 	"resp":                      5,
 
 	"engine/internal/waitq":     1,
-	"engine/internal/reason":    1,
+	"engine/internal/lockerr":   1,
 	"engine/internal/lock":      2,
 	"engine/internal/watch":     2,
 	"engine/internal/multilock": 3,

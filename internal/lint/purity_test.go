@@ -20,18 +20,18 @@ import (
 var pure = map[string][]string{
 	"engine/internal/lock": {
 		"math", "slices", "sync/atomic", "time",
-		"engine/internal/waitq", "engine/internal/reason", "internal/clock",
+		"engine/internal/waitq", "engine/internal/lockerr", "internal/clock",
 	},
 	"engine/internal/multilock": {
-		"slices", "time", "engine/internal/lock", "engine/internal/reason",
+		"slices", "time", "engine/internal/lock", "engine/internal/lockerr",
 	},
 	"engine/internal/quorum": {
 		"cmp", "math", "slices", "time",
-		"engine/internal/lock", "engine/internal/reason", "internal/clock",
+		"engine/internal/lock", "engine/internal/lockerr", "internal/clock",
 	},
 	"engine/internal/counter": {
 		"slices", "time",
-		"engine/internal/lock", "engine/internal/waitq", "engine/internal/reason", "internal/clock",
+		"engine/internal/lock", "engine/internal/waitq", "engine/internal/lockerr", "internal/clock",
 	},
 	"engine/internal/waitq":               {"cmp", "slices", "time"},
 	"engine/internal/recovery/answer.go":  {"time", "engine/internal/lock", "engine/internal/script"},

@@ -1,7 +1,7 @@
 package counter
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
@@ -15,9 +15,9 @@ func (t *Counter) answered(o *Outcome, fx *Effects) {
 		t.Port.Unheard()
 	}
 	if o.NoCount {
-		t.failTaken(reason.ErrWrongType, fx)
+		t.failTaken(lockerr.ErrWrongType, fx)
 		if c.Asks {
-			t.tellAwaiting(reason.ErrWrongType, fx)
+			t.tellAwaiting(lockerr.ErrWrongType, fx)
 		}
 		t.clear()
 		return
@@ -81,9 +81,9 @@ func (t *Counter) refuse(op *Op, answer int64, fx *Effects) {
 	switch {
 	case !op.Once || op.ended:
 	case answer < 0:
-		op.end(0, reason.ErrNoPermits, fx)
+		op.end(0, lockerr.ErrNoPermits, fx)
 	default:
-		op.end(0, &reason.Held{TTL: -1}, fx)
+		op.end(0, &lockerr.Held{TTL: -1}, fx)
 	}
 }
 

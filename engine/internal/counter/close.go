@@ -1,6 +1,6 @@
 package counter
 
-import "github.com/pawl-lock/pawl/engine/internal/reason"
+import "github.com/pawl-lock/pawl/engine/internal/lockerr"
 
 // StopWaiting fails who waits, and what has not been sent; what gives permits back goes on.
 func (t *Counter) StopWaiting(fx *Effects) { t.GoOn(fx) }
@@ -9,14 +9,14 @@ func (t *Counter) StopWaiting(fx *Effects) { t.GoOn(fx) }
 // work finish, a latch is still counted down: else it would stay closed for all who await it.
 func (t *Counter) failNew(fx *Effects) {
 	for op := range t.waiters.All() {
-		op.end(0, reason.ErrClosed, fx)
+		op.end(0, lockerr.ErrClosed, fx)
 	}
 	for op := range t.tries.All() {
-		op.end(0, reason.ErrClosed, fx)
+		op.end(0, lockerr.ErrClosed, fx)
 	}
 	for op := range t.calls.All() {
 		if op.What != Release && !op.taken && (op.What != CountDown || t.Port.Closed()) {
-			op.end(0, reason.ErrClosed, fx)
+			op.end(0, lockerr.ErrClosed, fx)
 		}
 	}
 }
@@ -32,7 +32,7 @@ func (t *Counter) End(fx *Effects) {
 // Drop ends all that is left: nothing will be sent any more.
 func (t *Counter) Drop(fx *Effects) {
 	for p := range t.held.All() {
-		p.end(reason.ErrClosed)
+		p.end(lockerr.ErrClosed)
 		t.Port.Counters().Revoked++
 	}
 	t.drop(fx)
@@ -41,7 +41,7 @@ func (t *Counter) Drop(fx *Effects) {
 
 // drop ends what is queued, and the command: the client is closed.
 func (t *Counter) drop(fx *Effects) {
-	unknown := reason.Because(reason.ErrOutcomeUnknown, reason.ErrClosed)
+	unknown := lockerr.Because(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)
 	if !t.Cmd.doubt {
 		t.dissolve()
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -298,11 +298,11 @@ func (t *Counter) DoubtOver(now clock.Instant, fx *Effects) {
 
 // giveUp tells that nobody knows what became of the command.
 func (t *Counter) giveUp(why error, fx *Effects) {
-	is := []error{reason.ErrOutcomeUnknown}
+	is := []error{lockerr.ErrOutcomeUnknown}
 	if why != nil {
-		is = append(is, reason.ErrUnavailable, why)
+		is = append(is, lockerr.ErrUnavailable, why)
 	}
-	unknown := reason.Because(is...)
+	unknown := lockerr.Because(is...)
 	t.Port.Counters().Unknown++
 	t.failTaken(unknown, fx)
 	t.clear()
@@ -323,7 +323,7 @@ func (t *Counter) denied(o *Outcome, fx *Effects) {
 		t.tellAwaiting(why, fx)
 	}
 	if c.doubt { // an earlier copy may have been executed
-		why = reason.Because(reason.ErrOutcomeUnknown, o.Err)
+		why = lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)
 		t.Port.Counters().Unknown++
 	}
 	t.failTaken(why, fx)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 func TestOneCommandAtATimeWithAllThatWaits(t *testing.T) {
@@ -72,8 +72,8 @@ func TestWhatWasNotSentIsChosenAnew(t *testing.T) {
 	b := l.ask("b", "a2")
 	l.ask("c", "p3")
 	l.wantSent("")
-	l.do(func(fx *Effects) { b.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
-	if !errors.Is(b.why, reason.ErrAbandoned) || errors.Is(b.why, reason.ErrOutcomeUnknown) {
+	l.do(func(fx *Effects) { b.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) })
+	if !errors.Is(b.why, lockerr.ErrAbandoned) || errors.Is(b.why, lockerr.ErrOutcomeUnknown) {
 		t.Error(b.why)
 	}
 	l.resume()
@@ -120,7 +120,7 @@ func TestADoubtIsGivenUpAfterAWhile(t *testing.T) {
 	l.now = since
 	l.trouble = errLab
 	l.do(func(fx *Effects) { l.tally.DoubtOver(l.now, fx) })
-	if !errors.Is(a.why, reason.ErrOutcomeUnknown) || !errors.Is(a.why, reason.ErrUnavailable) || c.settled != 0 {
+	if !errors.Is(a.why, lockerr.ErrOutcomeUnknown) || !errors.Is(a.why, lockerr.ErrUnavailable) || c.settled != 0 {
 		t.Fatal(a.why, c.why)
 	}
 	l.resume()
@@ -151,7 +151,7 @@ func TestADoubtThatIsOutWhenItsTimeIsOver(t *testing.T) {
 		}
 		l.fail(lock.Unknown)
 		l.wantSent("")
-		if !errors.Is(a.why, reason.ErrOutcomeUnknown) {
+		if !errors.Is(a.why, lockerr.ErrOutcomeUnknown) {
 			t.Error(a.why)
 		}
 		l.wantRest()
@@ -177,8 +177,8 @@ func TestWhatIsGrantedToNobodyIsGivenBack(t *testing.T) {
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a4")
 	l.took()
-	l.do(func(fx *Effects) { a.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
-	if l.heard() != "a" || errors.Is(a.why, reason.ErrOutcomeUnknown) {
+	l.do(func(fx *Effects) { a.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) })
+	if l.heard() != "a" || errors.Is(a.why, lockerr.ErrOutcomeUnknown) {
 		t.Fatal(a.why)
 	}
 	l.fail(lock.Unknown)
@@ -204,9 +204,9 @@ func TestOperationsThatGoOnWithoutTheirCallers(t *testing.T) {
 	r := l.release(a)
 	d := l.ask("d", "p5")
 	for _, one := range []*caller{c, r, d} {
-		l.do(func(fx *Effects) { one.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+		l.do(func(fx *Effects) { one.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) })
 	}
-	if !errors.Is(c.why, reason.ErrOutcomeUnknown) || !errors.Is(r.why, reason.ErrOutcomeUnknown) || errors.Is(d.why, reason.ErrOutcomeUnknown) {
+	if !errors.Is(c.why, lockerr.ErrOutcomeUnknown) || !errors.Is(r.why, lockerr.ErrOutcomeUnknown) || errors.Is(d.why, lockerr.ErrOutcomeUnknown) {
 		t.Error(c.why, r.why, d.why)
 	}
 	l.wantSent("2 p1")
@@ -221,8 +221,8 @@ func TestAnUnknownOutcomeSaysWhy(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
 	c := l.ask("c", "p1")
-	l.do(func(fx *Effects) { c.Cancel(reason.Stop{Late: true}, fx) })
-	if !errors.Is(c.why, reason.ErrOutcomeUnknown) || !errors.Is(c.why, reason.ErrPatience) {
+	l.do(func(fx *Effects) { c.Cancel(lockerr.Stop{Late: true}, fx) })
+	if !errors.Is(c.why, lockerr.ErrOutcomeUnknown) || !errors.Is(c.why, lockerr.ErrPatience) {
 		t.Error(c.why)
 	}
 }
@@ -269,7 +269,7 @@ func TestTriesAreRefusedBehindThoseWhoWait(t *testing.T) {
 	b := l.ask("b", "t1")
 	l.wantSent("2 a5 t1")
 	l.answer(0, 0)
-	var held *reason.Held
+	var held *lockerr.Held
 	if !errors.As(b.why, &held) {
 		t.Error(b.why)
 	}
@@ -283,8 +283,8 @@ func TestTheNextTriesWhenTheFirstLeaves(t *testing.T) {
 	l.answer(0)
 	l.ask("b", "a1")
 	l.took()
-	l.do(func(fx *Effects) { a.Cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}, fx) })
-	if !errors.Is(a.why, reason.ErrHeld) || !errors.Is(a.why, reason.ErrWaited) {
+	l.do(func(fx *Effects) { a.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}, fx) })
+	if !errors.Is(a.why, lockerr.ErrHeld) || !errors.Is(a.why, lockerr.ErrWaited) {
 		t.Error(a.why)
 	}
 	l.wantSent("2 a1")
@@ -296,12 +296,12 @@ func TestWhatOneWasToldIsNotToldToTheNext(t *testing.T) {
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a5")
 	l.answer(0)
-	late := reason.Stop{Cause: reason.ErrWaited, Late: true}
+	late := lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}
 	l.do(func(fx *Effects) { a.Cancel(late, fx) })
 	b := l.ask("b", "a1")
 	l.wantSent("1 a5, 2 a1")
 	l.do(func(fx *Effects) { b.Cancel(late, fx) })
-	if errors.Is(b.why, reason.ErrHeld) || !errors.Is(b.why, reason.ErrUnavailable) {
+	if errors.Is(b.why, lockerr.ErrHeld) || !errors.Is(b.why, lockerr.ErrUnavailable) {
 		t.Error(b.why)
 	}
 }
@@ -353,7 +353,7 @@ func TestATurnIsNotSkippedForNobody(t *testing.T) {
 	l.took()
 	d := l.ask("d", "t1")
 	l.wantSent("")
-	l.do(func(fx *Effects) { c.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+	l.do(func(fx *Effects) { c.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) })
 	l.wantSent("5 t1")
 	l.answer(1)
 	if d.permits == nil {
@@ -418,11 +418,11 @@ func TestClosing(t *testing.T) {
 	l.took()
 	l.closing = true
 	l.do(l.tally.StopWaiting)
-	if !errors.Is(b.why, reason.ErrClosed) || !errors.Is(d.why, reason.ErrClosed) || c.settled != 0 || l.listens {
+	if !errors.Is(b.why, lockerr.ErrClosed) || !errors.Is(d.why, lockerr.ErrClosed) || c.settled != 0 || l.listens {
 		t.Fatal(b.why, d.why, c.settled)
 	}
 	l.do(l.tally.End)
-	if !a.ended || a.permits.Err() != reason.ErrClosed {
+	if !a.ended || a.permits.Err() != lockerr.ErrClosed {
 		t.Error("a has permits still")
 	}
 	l.answer(1, 0)
@@ -439,7 +439,7 @@ func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
 	l.took()
 	l.closing, l.shutdown = true, true
 	l.do(l.tally.StopWaiting)
-	if b.settled != 0 || !errors.Is(c.why, reason.ErrClosed) || !errors.Is(d.why, reason.ErrClosed) {
+	if b.settled != 0 || !errors.Is(c.why, lockerr.ErrClosed) || !errors.Is(d.why, lockerr.ErrClosed) {
 		t.Errorf("the count down: %v, the look: %v, the await: %v", b.why, c.why, d.why)
 	}
 	l.answer(1)
@@ -451,7 +451,7 @@ func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
 	l.shutdown = false
 	l.do(l.tally.StopWaiting)
 	l.answer(1)
-	if a.why != nil || b.why != nil || e.why != nil || !errors.Is(f.why, reason.ErrClosed) {
+	if a.why != nil || b.why != nil || e.why != nil || !errors.Is(f.why, lockerr.ErrClosed) {
 		t.Errorf("%v, %v, %v; when it is closed: %v", a.why, b.why, e.why, f.why)
 	}
 	l.wantSent("")
@@ -469,7 +469,7 @@ func TestDroppingLeavesNothing(t *testing.T) {
 	r := l.release(a)
 	l.closing = true
 	l.do(l.tally.Drop)
-	if !errors.Is(r.why, reason.ErrOutcomeUnknown) {
+	if !errors.Is(r.why, lockerr.ErrOutcomeUnknown) {
 		t.Error(r.why)
 	}
 	l.wantRest()
@@ -511,14 +511,14 @@ func TestDeniedAndWrongType(t *testing.T) {
 	a = l.ask("a", "a1")
 	l.fail(lock.Unknown)
 	l.fail(lock.Denied)
-	if !errors.Is(a.why, reason.ErrOutcomeUnknown) || !errors.Is(a.why, errLab) {
+	if !errors.Is(a.why, lockerr.ErrOutcomeUnknown) || !errors.Is(a.why, errLab) {
 		t.Error(a.why)
 	}
 	l.wantRest()
 	l = newLab(t, Latch)
 	a = l.ask("a", "w")
 	l.reply(Outcome{NoCount: true})
-	if !errors.Is(a.why, reason.ErrWrongType) {
+	if !errors.Is(a.why, lockerr.ErrWrongType) {
 		t.Error(a.why)
 	}
 	l.wantRest()
@@ -569,7 +569,7 @@ func TestADoubtThatWaitsForRoomForTooLong(t *testing.T) {
 	}
 	l.fail(lock.Unwanted)
 	l.wantSent("")
-	if !errors.Is(a.why, reason.ErrOutcomeUnknown) {
+	if !errors.Is(a.why, lockerr.ErrOutcomeUnknown) {
 		t.Error(a.why)
 	}
 	l.wantRest()
@@ -583,7 +583,7 @@ func TestOneWhoGaveUpPutsNobodyToSleep(t *testing.T) {
 	a := l.ask("a", "a2")
 	l.wantSent("1 a2")
 	b := l.ask("b", "a1")
-	l.do(func(fx *Effects) { a.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+	l.do(func(fx *Effects) { a.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) })
 	l.answer(0)
 	l.wantSent("2 a1")
 	l.answer(1)

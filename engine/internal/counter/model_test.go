@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -283,14 +283,14 @@ func (h *history) call() {
 		}
 	case c.settled == 0:
 		if h.calm && c.waits() || h.random.IntN(4) == 0 {
-			h.watch(func() { h.do(func(fx *Effects) { c.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) }) })
+			h.watch(func() { h.do(func(fx *Effects) { c.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) }) })
 		}
 	default:
 		h.asked = append(h.asked[:i], h.asked[i+1:]...)
 		switch {
 		case c.What == CountDown && c.why == nil:
 			h.known++
-		case c.What == CountDown && errors.Is(c.why, reason.ErrOutcomeUnknown):
+		case c.What == CountDown && errors.Is(c.why, lockerr.ErrOutcomeUnknown):
 			h.maybe++
 		}
 	}

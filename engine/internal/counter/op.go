@@ -1,7 +1,7 @@
 package counter
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
@@ -115,7 +115,7 @@ func (op *Op) tell(answer int64, why error, fx *Effects) {
 // Cancel gives up an op that has been admitted, and has not ended. The server may have it:
 // then it is unknown what becomes of it, but for an acquire, which is given back. A release
 // is not given up, and goes on.
-func (op *Op) Cancel(s reason.Stop, fx *Effects) {
+func (op *Op) Cancel(s lockerr.Stop, fx *Effects) {
 	t := op.tally
 	first := op.waits() && t.First() == op
 	why := t.gaveUp(op, s)
@@ -131,7 +131,7 @@ func (op *Op) Cancel(s reason.Stop, fx *Effects) {
 }
 
 // gaveUp is the reason of one that is given up: what ended it, and what stood in its way.
-func (t *Counter) gaveUp(op *Op, s reason.Stop) error {
+func (t *Counter) gaveUp(op *Op, s lockerr.Stop) error {
 	if s.Away != nil { // only of an acquire
 		return s.Because()
 	}
@@ -141,33 +141,33 @@ func (t *Counter) gaveUp(op *Op, s reason.Stop) error {
 	}
 	unsure := op.What == Release || op.taken && op.What != Acquire && !op.looks()
 	if unsure {
-		is = append([]error{reason.ErrOutcomeUnknown}, is...)
+		is = append([]error{lockerr.ErrOutcomeUnknown}, is...)
 	}
 	switch trouble := op.trouble(); {
 	case trouble != nil:
-		is = append(is, reason.ErrUnavailable, trouble)
+		is = append(is, lockerr.ErrUnavailable, trouble)
 	case unsure && s.Cause == nil:
-		is = append(is, reason.ErrPatience)
+		is = append(is, lockerr.ErrPatience)
 	case unsure:
 	case op.waits() && t.refused:
 		is = append(is, t.taken())
 	case s.Late:
-		is = append(is, reason.NoAnswer)
+		is = append(is, lockerr.NoAnswer)
 	case op.taken:
-		is = append(is, reason.ErrEarly)
+		is = append(is, lockerr.ErrEarly)
 	}
 	if len(is) == 0 {
-		return reason.ErrUnavailable
+		return lockerr.ErrUnavailable
 	}
-	return reason.Because(is...)
+	return lockerr.Because(is...)
 }
 
 // taken is what a waiter is told that was refused.
 func (t *Counter) taken() error {
 	if t.Kind == Latch {
-		return reason.ErrPending
+		return lockerr.ErrPending
 	}
-	return &reason.Held{TTL: -1}
+	return &lockerr.Held{TTL: -1}
 }
 
 // trouble is why the server does not answer; nil if it may.

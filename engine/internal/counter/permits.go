@@ -1,7 +1,7 @@
 package counter
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
@@ -36,12 +36,12 @@ func (op *Op) grant(fx *Effects) {
 // Release gives the permits back, once. The verdict of that comes to the op.
 func (p *Permits) Release(op *Op, fx *Effects) error {
 	switch {
-	case p.why == reason.ErrReleased:
-		return reason.ErrNotHeld
+	case p.why == lockerr.ErrReleased:
+		return lockerr.ErrNotHeld
 	case p.why != nil:
 		return p.why
 	}
-	p.end(reason.ErrReleased)
+	p.end(lockerr.ErrReleased)
 	p.tally.Port.Counters().Released++
 	op.N = p.N
 	p.tally.Admit(op, fx)
@@ -50,7 +50,7 @@ func (p *Permits) Release(op *Op, fx *Effects) error {
 
 // revoke gives them back because the engine is being closed.
 func (p *Permits) revoke() {
-	p.end(reason.ErrClosed)
+	p.end(lockerr.ErrClosed)
 	p.tally.Port.Counters().Revoked++
 	p.tally.giveBack(p.N)
 }

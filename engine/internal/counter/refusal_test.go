@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
-var late = reason.Stop{Cause: reason.ErrWaited, Late: true}
+var late = lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}
 
 func (l *lab) giveUp(c *caller) {
 	l.t.Helper()
@@ -23,11 +23,11 @@ func TestARefusalIsToldThoughLooksAreAnswered(t *testing.T) {
 	l.fail(lock.Busy)
 	l.answer(2)
 	l.giveUp(a)
-	if !errors.Is(a.why, errLab) || !errors.Is(a.why, reason.ErrUnavailable) {
+	if !errors.Is(a.why, errLab) || !errors.Is(a.why, lockerr.ErrUnavailable) {
 		t.Errorf("the write: %v", a.why)
 	}
 	l.giveUp(b)
-	if !errors.Is(b.why, reason.ErrPending) || errors.Is(b.why, reason.ErrUnavailable) {
+	if !errors.Is(b.why, lockerr.ErrPending) || errors.Is(b.why, lockerr.ErrUnavailable) {
 		t.Errorf("the await: %v", b.why)
 	}
 }
@@ -43,7 +43,7 @@ func TestWhoIsRefusedByAServerIsNotToldThatPermitsAreHeld(t *testing.T) {
 	l.ask("b", "v")
 	l.answer(3)
 	l.giveUp(a)
-	if errors.Is(a.why, reason.ErrHeld) || !errors.Is(a.why, errLab) {
+	if errors.Is(a.why, lockerr.ErrHeld) || !errors.Is(a.why, errLab) {
 		t.Errorf("it is told %v", a.why)
 	}
 }

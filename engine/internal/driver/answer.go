@@ -6,7 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -93,7 +93,7 @@ func read(o *lock.Outcome, what lock.What, code int64) {
 		case script.NotThere:
 			o.Answer = lock.Missing
 		case script.Unset: // one that waits, waits until somebody sets them
-			o.Answer, o.TTL, o.Err = lock.Taken, -1, reason.ErrNoPermits
+			o.Answer, o.TTL, o.Err = lock.Taken, -1, lockerr.ErrNoPermits
 		default:
 			o.Answer, o.TTL = lock.Taken, time.Duration(code)*time.Millisecond
 		}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -39,7 +39,7 @@ func (a *Ask) Bound(d time.Duration, late error) {
 func (a *Ask) Outage(route uint64, d time.Duration) error {
 	t := a.Shard.Table
 	a.outage = &Outage{Sites: []Site{{t.Client, route}}, Need: 1, Most: d, End: func(why error) {
-		a.Cancel(reason.Stop{Away: why, Late: true})
+		a.Cancel(lockerr.Stop{Away: why, Late: true})
 	}}
 	if why := a.outage.Late(a.Shard.Now()); why != nil {
 		return why
@@ -54,7 +54,7 @@ func (a *Ask) Admit(k CountKey, route uint64, fx *counter.Effects) {
 }
 
 // Cancel gives the ask up unless its caller has been told; it reports whether it did.
-func (a *Ask) Cancel(s reason.Stop) bool {
+func (a *Ask) Cancel(s lockerr.Stop) bool {
 	var fx counter.Effects
 	a.Shard.Lock()
 	told := a.Told()
@@ -86,4 +86,4 @@ func (a *Ask) Settled(answer int64, why error) {
 }
 
 // Fire implements wheel.Task.
-func (a *Ask) Fire(*wheel.Timer, clock.Instant) { a.Cancel(reason.Stop{Cause: a.late, Late: true}) }
+func (a *Ask) Fire(*wheel.Timer, clock.Instant) { a.Cancel(lockerr.Stop{Cause: a.late, Late: true}) }

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -49,8 +49,8 @@ func (k CountKey) Placeable() error {
 			if k.Kind == counter.Latch {
 				what = "use no braces in the name of a latch"
 			}
-			return reason.Invalid("the name %q cannot be used in a cluster: %q would belong to another slot; %s",
-				reason.Shorten(k.Name), reason.Shorten(other), what)
+			return lockerr.Invalid("the name %q cannot be used in a cluster: %q would belong to another slot; %s",
+				lockerr.Shorten(k.Name), lockerr.Shorten(other), what)
 		}
 	}
 	return nil

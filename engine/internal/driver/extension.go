@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Extension is one Extend: the core's, and its caller.
@@ -32,15 +32,15 @@ func (h *Holding) MayExtend(ctx context.Context, d time.Duration) error {
 	margin := h.Shard().Config().Margin(d)
 	switch {
 	case ctx == nil:
-		return reason.ErrNoContext
+		return lockerr.ErrNoContext
 	case d < time.Millisecond || d > lock.MaxDuration:
-		return reason.Invalid("Extend (%v) must be between 1ms and 100 years", d)
+		return lockerr.Invalid("Extend (%v) must be between 1ms and 100 years", d)
 	case d <= margin:
-		return reason.Invalid("Extend (%v) must be longer than the safety margin (%v)", d, margin)
+		return lockerr.Invalid("Extend (%v) must be longer than the safety margin (%v)", d, margin)
 	case h.Watched():
-		return reason.Invalid("Extend on a hold that the watchdog renews: take it with Lease")
+		return lockerr.Invalid("Extend on a hold that the watchdog renews: take it with Lease")
 	case h.Follows():
-		return reason.Invalid("Extend on a re-entry without a Lease of its own, which lasts as long as the hold that it re-enters: extend that one")
+		return lockerr.Invalid("Extend on a re-entry without a Lease of its own, which lasts as long as the hold that it re-enters: extend that one")
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -92,7 +92,7 @@ func (s Site) why() error {
 	if why := s.Client.LaneError(s.Route); why != nil {
 		return why
 	}
-	return reason.ErrSilent
+	return lockerr.ErrSilent
 }
 
 // Add has o ended when its servers have been away for too long. The caller may hold the lock of a
@@ -197,7 +197,7 @@ func (x *away) end(why error) {
 		return
 	}
 	var fx lock.Effects
-	a.Cancel(reason.Stop{Away: why, Late: true}, &fx)
+	a.Cancel(lockerr.Stop{Away: why, Late: true}, &fx)
 	x.sh.Unlock()
 	x.sh.Table.Run(&fx)
 }

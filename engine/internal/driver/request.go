@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -17,7 +17,7 @@ type Request struct {
 
 // Wait cancels the request, which has no bound yet, when its Wait is over. The caller holds
 // the lock.
-func (a *Request) Wait(d time.Duration) { a.endAt(a.Shard.Now().Add(d), reason.ErrWaited) }
+func (a *Request) Wait(d time.Duration) { a.endAt(a.Shard.Now().Add(d), lockerr.ErrWaited) }
 
 // GiveUpAt implements lock.RequestPort.
 func (a *Request) GiveUpAt(at clock.Instant) { a.endAt(at, nil) }
@@ -29,7 +29,7 @@ type deadline struct {
 	timer wheel.Timer
 	sh    *Shard
 	req   *Request // nil when the request has ended; guarded by the shard's lock
-	cause error    // see reason.Stop
+	cause error    // see lockerr.Stop
 }
 
 func (a *Request) endAt(at clock.Instant, cause error) {
@@ -54,7 +54,7 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 		return
 	}
 	var fx lock.Effects
-	a.Cancel(reason.Stop{Cause: d.cause, Late: true}, &fx)
+	a.Cancel(lockerr.Stop{Cause: d.cause, Late: true}, &fx)
 	d.sh.Unlock()
 	d.sh.Table.Run(&fx)
 }

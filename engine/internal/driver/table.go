@@ -5,7 +5,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/watchdog"
@@ -26,8 +26,8 @@ func (k Key) Placeable() error {
 	if ok {
 		return nil
 	}
-	return reason.Invalid("the name %q cannot be used in a cluster: its channel %q would belong to another slot, where its release cannot be announced; use one pair of braces with something in it, as in orders:{42}, or none",
-		reason.Shorten(k.Name), reason.Shorten(channel))
+	return lockerr.Invalid("the name %q cannot be used in a cluster: its channel %q would belong to another slot, where its release cannot be announced; use one pair of braces with something in it, as in orders:{42}, or none",
+		lockerr.Shorten(k.Name), lockerr.Shorten(channel))
 }
 
 // Engine is the front door, for what its users are told.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/pasted"
 )
 
@@ -32,24 +32,24 @@ type Location struct {
 func Parse(raw string, s *Settings) (*Location, error) {
 	raw, scheme := canonical(pasted.Text(raw))
 	if scheme.path == nil && !strings.Contains(raw, "://") {
-		return nil, reason.Invalid("the URL has no scheme: write redis://HOST:PORT, rediss://HOST:PORT for TLS, unix:///PATH, redis+cluster://HOST,HOST or redis+sentinel://HOST,HOST/MASTER")
+		return nil, lockerr.Invalid("the URL has no scheme: write redis://HOST:PORT, rediss://HOST:PORT for TLS, unix:///PATH, redis+cluster://HOST,HOST or redis+sentinel://HOST,HOST/MASTER")
 	}
 	raw, hosts, several := splitHosts(raw)
 	if scheme, yes := plainList(raw); yes {
-		return nil, reason.Invalid("the URL names several addresses, and %s:// takes one: say what they are together, with redis+cluster://, redis+sentinel:// or redis+replicas:// (rediss+... over TLS)", scheme)
+		return nil, lockerr.Invalid("the URL names several addresses, and %s:// takes one: say what they are together, with redis+cluster://, redis+sentinel:// or redis+replicas:// (rediss+... over TLS)", scheme)
 	}
 	u, err := url.Parse(raw)
 	if err == nil && strings.Contains(u.Path+u.RawQuery+u.Fragment+u.Opaque, "@") && u.Scheme != "unix" {
 		// redis://user:12/34@host: what we would quote as the path is half of a
 		// password.
-		return nil, reason.Invalid("the URL has an @ behind its host: special characters in a password are written as %%XX (/ as %%2F, ? as %%3F, # as %%23)")
+		return nil, lockerr.Invalid("the URL has an @ behind its host: special characters in a password are written as %%XX (/ as %%2F, ? as %%3F, # as %%23)")
 	}
 	if err != nil {
 		// url.Error quotes the whole URL, the password included.
-		return nil, reason.Invalid("the URL cannot be parsed: it must look like redis://user:password@host:6379/0 (special characters in a password are written as %%XX)%s", oddities(raw))
+		return nil, lockerr.Invalid("the URL cannot be parsed: it must look like redis://user:password@host:6379/0 (special characters in a password are written as %%XX)%s", oddities(raw))
 	}
 	if scheme.path == nil {
-		return nil, reason.Invalid("the URL's scheme %q is not known: %s", u.Scheme, otherScheme(u.Scheme))
+		return nil, lockerr.Invalid("the URL's scheme %q is not known: %s", u.Scheme, otherScheme(u.Scheme))
 	}
 	l := &Location{TLS: scheme.tls}
 	if err := l.takeUser(u.User); err != nil {
@@ -91,7 +91,7 @@ func (l *Location) takeUser(user *url.Userinfo) error {
 	case given:
 		l.Username, l.NoPassword = name, true
 	default:
-		return reason.Invalid("the URL names a user without a password: write redis://user:password@host, redis://:password@host for the default user, or redis://user:@host for a user that needs no password")
+		return lockerr.Invalid("the URL names a user without a password: write redis://user:password@host, redis://:password@host for the default user, or redis://user:@host for a user that needs no password")
 	}
 	return nil
 }
@@ -100,10 +100,10 @@ func (l *Location) takeUser(user *url.Userinfo) error {
 func (l *Location) takeHost(u *url.URL, _ []string, _ bool) (path string, err error) {
 	host, port := u.Hostname(), cmp.Or(u.Port(), "6379")
 	if host == "" {
-		return "", reason.Invalid("the URL names no host: redis://host:6379")
+		return "", lockerr.Invalid("the URL names no host: redis://host:6379")
 	}
 	if strings.Count(u.Host, ":") > 1 && u.Host[0] != '[' {
-		return "", reason.Invalid("the URL's host has more than one colon: an IPv6 address is written in brackets, redis://[::1]:6379")
+		return "", lockerr.Invalid("the URL's host has more than one colon: an IPv6 address is written in brackets, redis://[::1]:6379")
 	}
 	l.Host, l.Addrs = host, []string{net.JoinHostPort(host, port)}
 	return u.Path, nil
@@ -112,7 +112,7 @@ func (l *Location) takeHost(u *url.URL, _ []string, _ bool) (path string, err er
 // takeSocket reads the path of a unix socket.
 func (l *Location) takeSocket(u *url.URL, _ []string, _ bool) (path string, err error) {
 	if u.Host != "" || u.Path == "" || u.Path[0] != '/' {
-		return "", reason.Invalid("a unix URL must hold an absolute path: unix:///run/redis.sock")
+		return "", lockerr.Invalid("a unix URL must hold an absolute path: unix:///run/redis.sock")
 	}
 	l.Addrs = []string{u.Path}
 	return "", nil
@@ -159,7 +159,7 @@ func plainList(raw string) (scheme string, yes bool) {
 // takeHosts reads what stands behind the scheme of a topology.
 func (l *Location) takeHosts(u *url.URL, hosts []string, several bool) (path string, err error) {
 	if !several {
-		return "", reason.Invalid("the URL names no host: redis+cluster://host:6379,host:6379")
+		return "", lockerr.Invalid("the URL names no host: redis+cluster://host:6379,host:6379")
 	}
 	_, l.Topology, _ = strings.Cut(u.Scheme, "+")
 	for _, h := range hosts {
@@ -180,9 +180,9 @@ func (l *Location) addHost(h string) error {
 	bare, _, zoned := strings.Cut(h, "%")
 	switch {
 	case h == "":
-		return reason.Invalid("the URL has an empty host in its list")
+		return lockerr.Invalid("the URL has an empty host in its list")
 	case strings.Contains(h, "@"), zoned && !strings.HasPrefix(bare, "["):
-		return reason.Invalid("the URL's list of hosts has an @ or %% in it: user and password stand once, before the first host, and special characters in them are written as %%XX")
+		return lockerr.Invalid("the URL's list of hosts has an @ or %% in it: user and password stand once, before the first host, and special characters in them are written as %%XX")
 	case zoned: // of an IPv6 address: [fe80::1%25eth0]
 		h = strings.Replace(h, "%25", "%", 1)
 	}
@@ -194,7 +194,7 @@ func (l *Location) addHost(h string) error {
 	}
 	if !ValidAddr(h) || h[0] == '/' {
 		// Not quoted: it may be half of a password.
-		return reason.Invalid("each host of the URL's list must be host:port")
+		return lockerr.Invalid("each host of the URL's list must be host:port")
 	}
 	l.Addrs = append(l.Addrs, h)
 	return nil
@@ -207,12 +207,12 @@ func (l *Location) takeMaster(path string, names []string) (db string, err error
 	if len(names) == 0 {
 		l.Master, path, _ = strings.Cut(path, "/")
 		if l.Master == "" {
-			return "", reason.Invalid("the URL does not say what the sentinels call the primary: redis+sentinel://host:26379/mymaster")
+			return "", lockerr.Invalid("the URL does not say what the sentinels call the primary: redis+sentinel://host:26379/mymaster")
 		}
 		return path, nil
 	}
 	if l.Master = names[0]; slices.ContainsFunc(names, func(name string) bool { return name != l.Master }) {
-		return "", reason.Invalid("the URL names the primary twice: redis+sentinel://host:26379/mymaster")
+		return "", lockerr.Invalid("the URL names the primary twice: redis+sentinel://host:26379/mymaster")
 	}
 	if first, rest, _ := strings.Cut(path, "/"); first == l.Master {
 		return rest, nil
@@ -226,11 +226,11 @@ func (l *Location) takeDB(path string, named bool) error {
 		return nil
 	}
 	if named { // also if they agree, or say 0
-		return reason.Invalid("the URL names the database twice: in its path and as db")
+		return lockerr.Invalid("the URL names the database twice: in its path and as db")
 	}
 	db, err := strconv.Atoi(path)
 	if err != nil || db < 0 {
-		return reason.Invalid("the URL's path (%q) must be a database number; a prefix of all names belongs into Config.NameMapper", reason.Shorten(path))
+		return lockerr.Invalid("the URL's path (%q) must be a database number; a prefix of all names belongs into Config.NameMapper", lockerr.Shorten(path))
 	}
 	l.DB = db
 	return nil

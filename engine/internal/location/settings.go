@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Settings are what a URL's query may say, and where the values go. Parse also knows db.
@@ -42,7 +42,7 @@ func (l *Location) takeSettings(s *Settings, u *url.URL, path string) error {
 	// A plus is one, as before the host: passwords have them, and nothing here has a space.
 	query, err := url.ParseQuery(strings.ReplaceAll(u.RawQuery, "+", "%2B"))
 	if err != nil {
-		return reason.Invalid("the URL's query cannot be parsed")
+		return lockerr.Invalid("the URL's query cannot be parsed")
 	}
 	s.Numbers["db"], s.values = &l.DB, make(map[string][]string)
 	masters, hosts, err := l.sort(s, query)
@@ -59,7 +59,7 @@ func (l *Location) takeSettings(s *Settings, u *url.URL, path string) error {
 			return err
 		}
 	case u.Fragment != "":
-		return reason.Invalid("the URL has a fragment (#): in a password, write it as %%23")
+		return lockerr.Invalid("the URL has a fragment (#): in a password, write it as %%23")
 	}
 	for _, h := range hosts {
 		if err := l.addHost(h); err != nil {
@@ -91,7 +91,7 @@ func (l *Location) sort(s *Settings, query url.Values) (masters, hosts []string,
 			instead, theirs := l.foreign(plain, values[len(values)-1])
 			switch {
 			case !theirs:
-				unknown = append(unknown, strconv.Quote(reason.Shorten(name)))
+				unknown = append(unknown, strconv.Quote(lockerr.Shorten(name)))
 			case instead == "":
 				l.Ignored = append(l.Ignored, name)
 			default:
@@ -110,7 +110,7 @@ func (l *Location) sort(s *Settings, query url.Values) (masters, hosts []string,
 		wrong = append(wrong, "the settings "+strings.Join(unknown, ", ")+" are not known"+these)
 	}
 	if wrong != nil {
-		return nil, nil, reason.Invalid("in the URL %s", strings.Join(wrong, "; "))
+		return nil, nil, lockerr.Invalid("in the URL %s", strings.Join(wrong, "; "))
 	}
 	return masters, hosts, nil
 }
@@ -129,25 +129,25 @@ func (s *Settings) assign() error {
 		value := values[0]
 		switch {
 		case len(values) > 1:
-			return reason.Invalid("the URL gives %s %d times", name, len(values))
+			return lockerr.Invalid("the URL gives %s %d times", name, len(values))
 		case s.Texts[name] != nil:
 			*s.Texts[name] = value
 		case s.Switches[name] != nil:
 			is, ok := onOrOff(value)
 			if !ok {
-				return reason.Invalid("the URL's %s (%q) must be on or off", name, reason.Shorten(value))
+				return lockerr.Invalid("the URL's %s (%q) must be on or off", name, lockerr.Shorten(value))
 			}
 			*s.Switches[name] = is
 		case s.Durations[name] != nil:
 			d, err := time.ParseDuration(value)
 			if err != nil || d <= 0 {
-				return reason.Invalid("the URL's %s (%q) must be a positive duration such as 500ms or 10s%s", name, reason.Shorten(value), withUnit(value))
+				return lockerr.Invalid("the URL's %s (%q) must be a positive duration such as 500ms or 10s%s", name, lockerr.Shorten(value), withUnit(value))
 			}
 			*s.Durations[name] = d
 		case s.Numbers[name] != nil:
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 0 {
-				return reason.Invalid("the URL's %s (%q) must be a number", name, reason.Shorten(value))
+				return lockerr.Invalid("the URL's %s (%q) must be a number", name, lockerr.Shorten(value))
 			}
 			*s.Numbers[name] = n
 		}

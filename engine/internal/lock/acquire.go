@@ -1,7 +1,7 @@
 package lock
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
@@ -142,7 +142,7 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 		a.unanswered(o, fx)
 	case WrongType:
 		if a != nil {
-			a.fail(reason.Because(reason.ErrWrongType, o.Err), fx)
+			a.fail(lockerr.Because(lockerr.ErrWrongType, o.Err), fx)
 		}
 	case Denied:
 		// An error from inside the script does not say what was written before it.
@@ -166,7 +166,7 @@ func (a *Request) unanswered(o *Outcome, fx *Effects) {
 	}
 	end := sent.Add(a.res.Port.Config().Patience(a.Want))
 	if a.rare != nil && a.rare.Hasty || end <= o.Now {
-		a.fail(reason.Because(reason.ErrUnavailable, o.Err), fx)
+		a.fail(lockerr.Because(lockerr.ErrUnavailable, o.Err), fx)
 		return
 	}
 	a.giveUpAt(end)
@@ -237,9 +237,9 @@ func (r *Resource) lateGrant(a *Request, o *Outcome, fx *Effects) {
 	a.late++
 	switch {
 	case r.Port.Closing():
-		a.fail(reason.ErrClosed, fx)
+		a.fail(lockerr.ErrClosed, fx)
 	case a.Once || a.late >= MaxLate:
-		a.fail(reason.ErrLate, fx)
+		a.fail(lockerr.ErrLate, fx)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 var errLoading = errors.New("LOADING Redis is loading the dataset in memory")
@@ -45,13 +45,13 @@ func TestRequest_OnceNotNow_TriesAgainUntilItsPatienceIsOver(t *testing.T) {
 					t.Errorf("%s, then granted: %v", what, c.err)
 				}
 			case "held":
-				if !errors.Is(c.err, reason.ErrHeld) {
+				if !errors.Is(c.err, lockerr.ErrHeld) {
 					t.Errorf("%s, then held: %v", what, c.err)
 				}
 			default:
 				l.now = c.giveUp
-				l.does(func(fx *Effects) { c.Cancel(reason.Stop{Late: true}, fx) })
-				if !errors.Is(c.err, reason.ErrUnavailable) || !errors.Is(c.err, errLoading) {
+				l.does(func(fx *Effects) { c.Cancel(lockerr.Stop{Late: true}, fx) })
+				if !errors.Is(c.err, lockerr.ErrUnavailable) || !errors.Is(c.err, errLoading) {
 					t.Errorf("%s, until its patience was over: %v", what, c.err)
 				}
 			}
@@ -105,7 +105,7 @@ func TestRequest_HastyNotNow_EndsAtOnce(t *testing.T) {
 	c.Once, c.More().Hasty = true, true
 	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
 	l.reply(r, Outcome{Verdict: Busy, Err: errLoading})
-	if !errors.Is(c.err, reason.ErrUnavailable) || !errors.Is(c.err, errLoading) {
+	if !errors.Is(c.err, lockerr.ErrUnavailable) || !errors.Is(c.err, errLoading) {
 		t.Errorf("refused for now: %v", c.err)
 	}
 }
@@ -120,7 +120,7 @@ func TestRequest_OnceNotNowThenHeldHere_IsRefused(t *testing.T) {
 	l.reply(r, Outcome{Verdict: Busy, Err: errLoading})
 	l.goesOn(r) // the turn of the one that waits
 	l.reply(r, Outcome{})
-	if !errors.Is(c.err, reason.ErrHeld) {
+	if !errors.Is(c.err, lockerr.ErrHeld) {
 		t.Errorf("held by this process: %v", c.err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // An acquire that was sent and not answered burns its owner. The release of that owner and the
@@ -46,7 +46,7 @@ func TestResource_FencedGrantThatNobodyWants_IsReleasedAlone(t *testing.T) {
 	l := newLab(t)
 	r := l.name()
 	first, second := l.askFenced(r), l.askFenced(r)
-	l.does(func(fx *Effects) { first.Cancel(reason.Stop{}, fx) })
+	l.does(func(fx *Effects) { first.Cancel(lockerr.Stop{}, fx) })
 	unwanted := r.Cmd.ID
 	l.reply(r, Outcome{Token: 7})
 	l.is(r, Settling)
@@ -171,7 +171,7 @@ func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
 	c := l.ask(r, false)
 	l.reply(r, Outcome{Verdict: Unknown})
 	var fx Effects
-	c.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, &fx)
+	c.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, &fx)
 	if !r.Cmd.Wanted() {
 		t.Error("it is not wanted")
 	}
@@ -226,7 +226,7 @@ func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
 		t.Error("an owner that is owed is used again")
 	}
 	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
-	l.does(func(fx *Effects) { all[0].Cancel(reason.Stop{}, fx) })
+	l.does(func(fx *Effects) { all[0].Cancel(lockerr.Stop{}, fx) })
 	l.is(r, Settling)
 	if r.Cmd.ID != second {
 		t.Errorf("%d leaves the queue, want %d", r.Cmd.ID, second)
@@ -482,7 +482,7 @@ func TestResource_ReleaseAndAcquireForNobody_GivesItBack(t *testing.T) {
 	_, second, u := l.both(r)
 	third := l.askFenced(r)
 	owner := r.Cmd.ID
-	l.does(func(fx *Effects) { second.Cancel(reason.Stop{Cause: errors.New("given up")}, fx) })
+	l.does(func(fx *Effects) { second.Cancel(lockerr.Stop{Cause: errors.New("given up")}, fx) })
 	if second.err == nil || !r.Cmd.Wanted() {
 		t.Fatal("it is a release, too")
 	}
@@ -506,7 +506,7 @@ func TestResource_ReleaseAndAcquireAnsweredLate_GrantsTheNextOne(t *testing.T) {
 	first, second, u := l.both(r)
 	l.now = first.hold.serverUntil
 	l.does(func(fx *Effects) { first.hold.Fired(l.now, fx) })
-	if u.delivered != 1 || !errors.Is(u.Err, reason.ErrOutcomeUnknown) {
+	if u.delivered != 1 || !errors.Is(u.Err, lockerr.ErrOutcomeUnknown) {
 		t.Fatalf("unlocked: %v", u.Err)
 	}
 	l.is(r, Acquiring)

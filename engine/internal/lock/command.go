@@ -3,7 +3,7 @@ package lock
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -192,7 +192,7 @@ func (o *Outcome) taken() error {
 	if o.Err != nil {
 		return o.Err
 	}
-	return &reason.Held{TTL: o.TTL, Owner: string(o.Holder)}
+	return &lockerr.Held{TTL: o.TTL, Owner: string(o.Holder)}
 }
 
 func (o *Outcome) acked() int {
@@ -263,7 +263,7 @@ func (r *Resource) notSent(c *Command, o *Outcome, fx *Effects) {
 	}
 	full := o.Verdict == Full
 	if full && a != nil && c.Born {
-		a.fail(reason.ErrOverloaded, fx)
+		a.fail(lockerr.ErrOverloaded, fx)
 	}
 	if a != nil && a.Once && !a.ended {
 		a.giveUpAt(o.Now.Add(r.Port.Config().CommandTimeout))

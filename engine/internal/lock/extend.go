@@ -3,7 +3,7 @@ package lock
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Extend is one Extend under way. Only one of a hold is sent at a time; the next one
@@ -60,8 +60,8 @@ func (h *Hold) Extend(x *Extend, fx *Effects) (ahead *Extend, err error) {
 // extendable is why the hold cannot be extended any more, nil if it can.
 func (h *Hold) extendable() error {
 	why := h.Ending()
-	if why == reason.ErrReleased {
-		return reason.ErrNotHeld
+	if why == lockerr.ErrReleased {
+		return lockerr.ErrNotHeld
 	}
 	return why
 }
@@ -89,7 +89,7 @@ func (h *Hold) StopExtending(x *Extend, cause error) error {
 	}
 	// Not sooner: the name of a hold that has ended may be another's by now.
 	if cause == nil {
-		return reason.Because(reason.ErrOutcomeUnknown, h.unavailable())
+		return lockerr.Because(lockerr.ErrOutcomeUnknown, h.unavailable())
 	}
 	return h.unsettled(cause)
 }

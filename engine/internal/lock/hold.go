@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -188,7 +188,7 @@ func (h *Hold) Ending() error {
 	case h.extra != nil && h.extra.lost:
 		return h.extra.result
 	}
-	return reason.ErrReleased
+	return lockerr.ErrReleased
 }
 
 // trouble is why the release or the Extend under way is not settled, as far as is known. Only

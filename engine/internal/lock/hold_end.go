@@ -1,7 +1,7 @@
 package lock
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -169,7 +169,7 @@ func (r *Resource) StopWaiting(fx *Effects) {
 			for ; h != nil; h = h.child {
 				for h.pending() {
 					a, _ := h.extra.children.Front()
-					a.fail(reason.ErrClosed, fx)
+					a.fail(lockerr.ErrClosed, fx)
 				}
 			}
 		})
@@ -181,11 +181,11 @@ func (r *Resource) StopWaiting(fx *Effects) {
 func (r *Resource) failAll(fx *Effects) {
 	for r.tries.Len() > 0 {
 		a, _ := r.tries.Front()
-		a.fail(reason.ErrClosed, fx)
+		a.fail(lockerr.ErrClosed, fx)
 	}
 	for r.waiters.Len() > 0 {
 		a, _ := r.waiters.Front()
-		a.fail(reason.ErrClosed, fx)
+		a.fail(lockerr.ErrClosed, fx)
 	}
 }
 
@@ -209,7 +209,7 @@ func (r *Resource) Drop(fx *Effects) {
 // shut ends what a command belonged to: the client is closed.
 func (r *Resource) shut(c *Command, fx *Effects) {
 	if a := c.req; a != nil {
-		a.fail(reason.ErrClosed, fx)
+		a.fail(lockerr.ErrClosed, fx)
 	}
 	r.drop(fx)
 }
@@ -221,7 +221,7 @@ func (r *Resource) drop(fx *Effects) {
 		if h.state == live {
 			r.lose(h, EngineClosed, fx)
 		} else {
-			h.released(h.about(reason.Because(reason.ErrOutcomeUnknown, reason.ErrClosed)), fx)
+			h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)), fx)
 		}
 	}
 	for r.debts != nil {

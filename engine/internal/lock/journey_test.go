@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 func TestAnUncontendedLockIsTwoCommandsAndLeavesNothing(t *testing.T) {
@@ -52,7 +52,7 @@ func TestAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
 	l.now = l.now.Add(l.cfg.Lease)
 	l.reply(r, Outcome{Sent: sent})
 	l.is(r, Settling)
-	if !errors.Is(c.err, reason.ErrLate) || r.Cmd.ID != 1 || l.count.Compensations != 1 {
+	if !errors.Is(c.err, lockerr.ErrLate) || r.Cmd.ID != 1 || l.count.Compensations != 1 {
 		t.Errorf("%v, owner %d, %+v", c.err, r.Cmd.ID, l.count)
 	}
 	l.reply(r, Outcome{})
@@ -69,7 +69,7 @@ func TestAnAcquireWithoutAnAnswerIsReleasedThreeTimes(t *testing.T) {
 	sent := l.now
 	l.now = l.now.Add(l.cfg.CommandTimeout) // the connection was silent for so long
 	l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("cut"), Sent: sent})
-	if !errors.Is(c.err, reason.ErrUnavailable) {
+	if !errors.Is(c.err, lockerr.ErrUnavailable) {
 		t.Errorf("TryLock: %v", c.err)
 	}
 	d := r.debts
@@ -144,7 +144,7 @@ func TestARefusalThatIsReadLateDoesNotProlongTheSleep(t *testing.T) {
 // Cancel at every step: before, while and after a command is out. In the end nothing is left.
 func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 	t.Parallel()
-	stop := reason.Stop{Cause: context.Canceled}
+	stop := lockerr.Stop{Cause: context.Canceled}
 	for name, c := range map[string]struct {
 		before []Outcome // replies before the cancel
 		orphan *Outcome  // reply of the command that was out

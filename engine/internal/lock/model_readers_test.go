@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // A: a reader joins a tenure that is not joint: released under it. TWO HOLDERS.
@@ -60,7 +60,7 @@ func TestReaders_QueueDangles(t *testing.T) {
 	l.now = l.now.Add(time.Hour)
 	x := l.under(a.hold)
 	r := x.res
-	l.does(func(fx *Effects) { x.Cancel(reason.Stop{Cause: errors.New("its context, which A's hold ended")}, fx) })
+	l.does(func(fx *Effects) { x.Cancel(lockerr.Stop{Cause: errors.New("its context, which A's hold ended")}, fx) })
 	for r.Cmd.What != Nothing {
 		l.reply(r, Outcome{Also: make([]Answer, 1)})
 	}

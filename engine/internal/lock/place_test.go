@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // While its slot moves, the queue of a fair lock cannot be had: its release is repeated until the slot has
@@ -107,7 +107,7 @@ func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
 		c.Kind = queued
 		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
 		owner := r.Cmd.ID
-		l.does(func(fx *Effects) { c.Cancel(reason.Stop{Cause: errors.New("given up")}, fx) })
+		l.does(func(fx *Effects) { c.Cancel(lockerr.Stop{Cause: errors.New("given up")}, fx) })
 		l.is(r, Acquiring)
 		l.reply(r, x.answer)
 		if l.is(r, Settling); r.Cmd.ID != owner {

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -251,7 +251,7 @@ func (j *journey) check() {
 		if c.res == nil || c.Ended() {
 			continue
 		}
-		if why := c.Obstacle(true); errors.Is(why, reason.ErrHeld) == errors.Is(why, reason.ErrUnavailable) {
+		if why := c.Obstacle(true); errors.Is(why, lockerr.ErrHeld) == errors.Is(why, lockerr.ErrUnavailable) {
 			j.fail("caller %d has waited as long as it may, and is told %v", i, why)
 		}
 	}
@@ -301,7 +301,7 @@ func (j *journey) timers() (next clock.Instant) {
 			}
 			if !fired && c.giveUp != 0 && due(c.giveUp) && !c.Ended() {
 				c.giveUp, fired = 0, true
-				j.do(func(fx *Effects) { c.Cancel(reason.Stop{Late: true}, fx) })
+				j.do(func(fx *Effects) { c.Cancel(lockerr.Stop{Late: true}, fx) })
 			}
 		}
 		if !fired {

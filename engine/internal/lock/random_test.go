@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 func (j *journey) ask() {
@@ -161,7 +161,7 @@ func (j *journey) step() {
 		for i := len(j.callers) - 1; i >= 0; i-- {
 			if c := j.callers[i]; c.settled == 0 && j.rnd.IntN(2) == 0 {
 				j.log("caller %d gives up", i)
-				j.do(func(fx *Effects) { c.Cancel(reason.Stop{Cause: context.Canceled}, fx) })
+				j.do(func(fx *Effects) { c.Cancel(lockerr.Stop{Cause: context.Canceled}, fx) })
 				break
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // A readersLab is a name that is read: its writers, and the resources of those who read.
@@ -116,7 +116,7 @@ func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 	grant := a.hold.Res
 	for _, leaves := range []*caller{a, c, d} {
 		u := l.unlock(leaves.hold)
-		if u.delivered != 1 || u.Err != nil || leaves.hold.Ending() != reason.ErrReleased || !leaves.hold.finished || !leaves.hold.told {
+		if u.delivered != 1 || u.Err != nil || leaves.hold.Ending() != lockerr.ErrReleased || !leaves.hold.finished || !leaves.hold.told {
 			t.Fatalf("one of several: %+v, %+v", u, leaves.hold)
 		}
 		l.is(grant, Nothing)
@@ -136,7 +136,7 @@ func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 	if u.delivered != 1 || u.Err != nil || b.hold.renewed || !grant.Out || l.readers.grant != nil {
 		t.Errorf("%+v, %+v", u, grant.View())
 	}
-	if u := l.unlock(a.hold); !errors.Is(u.Err, reason.ErrNotHeld) {
+	if u := l.unlock(a.hold); !errors.Is(u.Err, lockerr.ErrNotHeld) {
 		t.Errorf("a second Unlock: %v", u.Err)
 	}
 }
@@ -278,7 +278,7 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		if c.res != q || q.Cmd.What != Nothing || bellOf(q).at != l.now.Add(releaseFor) || bellOf(q).listening {
 			t.Fatalf("%+v, until %v", q.View(), bellOf(q).at)
 		}
-		if err := b.Obstacle(true); !errors.Is(err, reason.ErrHeld) {
+		if err := b.Obstacle(true); !errors.Is(err, lockerr.ErrHeld) {
 			t.Errorf("in its way is %v", err)
 		}
 		if !released {
@@ -446,7 +446,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	if c.hold == nil || c.hold.Parent != &b.hold.Hold || c.hold.ID != a.hold.ID || d.hold != nil {
 		t.Fatalf("%+v, %+v", c.hold, d.hold)
 	}
-	if try := l.under(b.hold, once); !errors.Is(try.err, reason.ErrHeld) {
+	if try := l.under(b.hold, once); !errors.Is(try.err, lockerr.ErrHeld) {
 		t.Errorf("beside another: %v", try.err)
 	}
 	if other := l.under(a.hold); other.hold == nil {
@@ -483,10 +483,10 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	if e.hold.why != LeaseEnded || f.hold == nil || !b.hold.IsLive() {
 		t.Errorf("%+v, and the next one %+v", e.hold, f.hold)
 	}
-	if bad := l.under(a.hold, func(a *Request) { a.Lease, a.Want, a.AckedGiven = time.Second, 1, true }); !errors.Is(bad.err, reason.ErrInvalid) {
+	if bad := l.under(a.hold, func(a *Request) { a.Lease, a.Want, a.AckedGiven = time.Second, 1, true }); !errors.Is(bad.err, lockerr.ErrInvalid) {
 		t.Errorf("with replicas: %v", bad.err)
 	}
-	if l.unlock(b.hold); !errors.Is(f.hold.Ending(), reason.ErrReleased) {
+	if l.unlock(b.hold); !errors.Is(f.hold.Ending(), lockerr.ErrReleased) {
 		t.Errorf("it outlasts what it re-enters: %v", f.hold.Ending())
 	}
 	l.is(grant, Nothing)
@@ -551,7 +551,7 @@ func TestReaders_WhoGivesUp_LeavesNoPlaceToWait(t *testing.T) {
 	a := l.granted()
 	l.now = l.now.Add(l.cfg.HandOverFor)
 	b := l.come()
-	l.does(func(fx *Effects) { b.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+	l.does(func(fx *Effects) { b.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) })
 	if !b.res.Out || l.readers.queue != nil || l.readers.grant != a.hold.Res {
 		t.Errorf("%+v", b.res.View())
 	}
@@ -569,7 +569,7 @@ func TestReaders_StopWaiting_EndsAllThatWaits(t *testing.T) {
 	b := l.joined(a)
 	inner := []*caller{l.under(b.hold), l.under(b.hold)}
 	l.does(func(fx *Effects) { a.hold.Res.StopWaiting(fx) })
-	if inner[0].hold == nil || !errors.Is(inner[1].err, reason.ErrClosed) {
+	if inner[0].hold == nil || !errors.Is(inner[1].err, lockerr.ErrClosed) {
 		t.Errorf("%v, %v", inner[0].err, inner[1].err)
 	}
 	l.does(func(fx *Effects) { a.hold.Res.EndHold(fx) })

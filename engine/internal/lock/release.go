@@ -1,7 +1,7 @@
 package lock
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Unlock is one call of Unlock or UnlockAsync that waits for the release.
@@ -26,9 +26,9 @@ func (u *Unlock) tell(err error, fx *Effects) {
 // stands in the way: a server that refuses must not look like one that is slow.
 func (h *Hold) unsettled(cause error) error {
 	if why := h.trouble(); why != nil {
-		return reason.Because(reason.ErrOutcomeUnknown, cause, why)
+		return lockerr.Because(lockerr.ErrOutcomeUnknown, cause, why)
 	}
-	return reason.Because(reason.ErrOutcomeUnknown, cause)
+	return lockerr.Because(lockerr.ErrOutcomeUnknown, cause)
 }
 
 // Unlock starts the release of h, or joins the one under way, and has u told.
@@ -40,7 +40,7 @@ func (h *Hold) Unlock(u *Unlock, fx *Effects) {
 		if h.Parent != nil {
 			h.leaveBy = h.Until() // it changes a number that nothing depends on
 		}
-		h.end(reason.ErrReleased, 0, now, fx)
+		h.end(lockerr.ErrReleased, 0, now, fx)
 		h.state, h.forServer = releasing, h.forServer || u.ByNobody
 		h.child = nil
 		if h.extra != nil {
@@ -75,18 +75,18 @@ func (h *Hold) StopAwaiting(u *Unlock, cause error) error {
 
 // about is an error with the name, and what it is.
 func (h *Hold) about(err error) error {
-	return reason.AboutA(h.Res.Port.Kind(h.Kind).What, h.Name, err)
+	return lockerr.AboutA(h.Res.Port.Kind(h.Kind).What, h.Name, err)
 }
 
 // Verdict is what Unlock says of a hold that is over.
 func (h *Hold) Verdict() error {
 	switch {
-	case h.Ending() != reason.ErrReleased:
+	case h.Ending() != lockerr.ErrReleased:
 		return h.Ending() // lost
 	case h.extra != nil && h.extra.result != nil:
 		return h.extra.result // released, and it did not go well
 	}
-	return h.about(reason.ErrNotHeld)
+	return h.about(lockerr.ErrNotHeld)
 }
 
 // releaseReplied goes on after the reply of a release, a retire or a leave.
@@ -126,7 +126,7 @@ func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 	case o.Verdict == Denied && c.What == Unlocking && r.Port.Closed():
 		// Nor would a debt be asked for again: Close need not wait for the lease to end.
 		r.Port.Refused(*o)
-		h.released(h.about(reason.Because(reason.ErrOutcomeUnknown, o.Err)), fx)
+		h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)), fx)
 	default: // unknown, or an error after which anything may be
 		if c.What == Unlocking {
 			h.asked = true
@@ -217,7 +217,7 @@ func (h *Hold) boundReleases() {
 func (h *Hold) giveUpRelease(fx *Effects) {
 	r := h.Res
 	root := h.Parent == nil
-	h.released(h.about(reason.Because(reason.ErrOutcomeUnknown, h.unavailable())), fx)
+	h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, h.unavailable())), fx)
 	if root {
 		if r.tried == Here {
 			r.tried = Unanswered // its time is over, here and on the server
@@ -229,9 +229,9 @@ func (h *Hold) giveUpRelease(fx *Effects) {
 // unavailable is ErrUnavailable, with what is known of the cause.
 func (h *Hold) unavailable() error {
 	if why := h.trouble(); why != nil {
-		return reason.Because(reason.ErrUnavailable, why)
+		return lockerr.Because(lockerr.ErrUnavailable, why)
 	}
-	return reason.ErrUnavailable
+	return lockerr.ErrUnavailable
 }
 
 // ended ends the release of a hold, or of a re-entry, by the command c.

@@ -3,7 +3,7 @@ package lock
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -180,11 +180,11 @@ func (a *Request) grant(h *Hold, fx *Effects) {
 // refuseLocal refuses a TryLock because this process holds the lock.
 func (a *Request) refuseLocal(h *Hold, fx *Effects) {
 	left := h.Until().Sub(a.res.Port.Stamp())
-	a.fail(&reason.Held{TTL: max(left, 0), Here: true, ID: h.ID, Kind: h.Kind}, fx)
+	a.fail(&lockerr.Held{TTL: max(left, 0), Here: true, ID: h.ID, Kind: h.Kind}, fx)
 }
 
 // Cancel gives up a request that has been admitted, and has not ended.
-func (a *Request) Cancel(s reason.Stop, fx *Effects) {
+func (a *Request) Cancel(s lockerr.Stop, fx *Effects) {
 	r := a.res
 	a.fail(a.gaveUp(s), fx)
 	r.GoOn(fx)
@@ -246,9 +246,9 @@ func (a *Request) settleReplicas() error {
 	case !a.AckedGiven:
 		a.Want = a.Parent.Root().Want
 	case a.Parent.joint && a.Want != 0:
-		return reason.Invalid("Acked (%d) for the re-entry of a reader that shares its lease with others: ask for them where the lock is taken first", a.Want)
+		return lockerr.Invalid("Acked (%d) for the re-entry of a reader that shares its lease with others: ask for them where the lock is taken first", a.Want)
 	case a.Lease == 0 && !covers(a.Parent.Root().Want, a.Want):
-		return reason.Invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.Want)
+		return lockerr.Invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.Want)
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // One that polls need not sleep as the one before it, which waited for a message. But the one
@@ -18,7 +18,7 @@ func TestAWaiterThatNobodyHasRefusedLeavesOneThatPolls(t *testing.T) {
 	second.Init(second)
 	second.Kind = polling
 	l.does(func(fx *Effects) { r.Admit(&second.Request, fx) })
-	l.does(func(fx *Effects) { first.Cancel(reason.Stop{Cause: reason.ErrWaited}, fx) })
+	l.does(func(fx *Effects) { first.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, fx) })
 	l.reply(r, Outcome{Answer: Taken, TTL: -1})
 	if first.err == nil || once.err == nil {
 		t.Errorf("they wait still: %+v, %+v", first, once)

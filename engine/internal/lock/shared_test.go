@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // wantPermits has somebody ask for so many permits, by Acquire or TryAcquire.
@@ -101,7 +101,7 @@ func TestAfterOneWhoWantsManyTheNextTriesAtOnce(t *testing.T) {
 		if !x.out {
 			refuse()
 		}
-		l.does(func(fx *Effects) { first.Cancel(reason.Stop{}, fx) })
+		l.does(func(fx *Effects) { first.Cancel(lockerr.Stop{}, fx) })
 		if x.out {
 			refuse()
 		}

@@ -3,7 +3,7 @@ package lock
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -94,8 +94,8 @@ func (a *Request) refusal() error {
 
 // gaveUp is the reason of an acquisition that stops waiting: what ended it, and what
 // stood in its way. The caller holds the shard's lock.
-func (a *Request) gaveUp(s reason.Stop) error {
-	return s.Because(reason.Of(a.Obstacle(s.Late))...)
+func (a *Request) gaveUp(s lockerr.Stop) error {
+	return s.Because(lockerr.Of(a.Obstacle(s.Late))...)
 }
 
 // Obstacle says why a does not have the lock: held, or ErrUnavailable with its cause. It is
@@ -119,27 +119,27 @@ func (a *Request) Obstacle(late bool) error {
 	}
 	switch {
 	case holder != nil && holder.state == live:
-		return &reason.Held{TTL: max(holder.Until().Sub(now), 0), Here: true, ID: holder.ID, Kind: holder.Kind}
+		return &lockerr.Held{TTL: max(holder.Until().Sub(now), 0), Here: true, ID: holder.ID, Kind: holder.Kind}
 	case r.telling != 0:
-		return &reason.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
+		return &lockerr.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
 	case r.held == Stalled && !r.Port.Up(r.Route), late && a.unheard():
 	case tried == Elsewhere:
-		held := &reason.Held{TTL: a.left(now)}
+		held := &lockerr.Held{TTL: a.left(now)}
 		if r.wait != nil {
 			held.Owner = r.wait.holder.String()
 		}
 		return held
 	case tried == Here, r.held == Behind:
-		return &reason.Held{TTL: -1, Here: true} // it changes hands just now
+		return &lockerr.Held{TTL: -1, Here: true} // it changes hands just now
 	}
 	trouble := a.trouble()
 	switch {
 	case trouble != nil:
-		return reason.Because(reason.ErrUnavailable, trouble)
+		return lockerr.Because(lockerr.ErrUnavailable, trouble)
 	case late:
-		return reason.Because(reason.ErrUnavailable, reason.ErrSilent)
+		return lockerr.Because(lockerr.ErrUnavailable, lockerr.ErrSilent)
 	}
-	return reason.ErrEarly
+	return lockerr.ErrEarly
 }
 
 // unheard reports whether a is a TryLock that has been told of no holder in all its time:

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // gaveUp is what a request is told that has waited as long as it may.
 func (l *lab) gaveUp(c *caller) error {
 	l.t.Helper()
-	l.does(func(fx *Effects) { c.Cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}, fx) })
+	l.does(func(fx *Effects) { c.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}, fx) })
 	if !c.Ended() {
 		l.t.Fatal("it goes on")
 	}
@@ -24,7 +24,7 @@ func (l *lab) isAway(err error) { l.t.Helper(); l.says(err, false) }
 
 func (l *lab) says(err error, held bool) {
 	l.t.Helper()
-	if errors.Is(err, reason.ErrHeld) != held || errors.Is(err, reason.ErrUnavailable) == held {
+	if errors.Is(err, lockerr.ErrHeld) != held || errors.Is(err, lockerr.ErrUnavailable) == held {
 		l.t.Errorf("held is to be %t: %v", held, err)
 	}
 }
@@ -40,7 +40,7 @@ func (l *lab) says(err error, held bool) {
 func permitsAsleep(l *lab) (r *Resource, head, next *caller) {
 	r = l.name()
 	lost := l.wantPermits(r, 1, false)
-	l.does(func(fx *Effects) { lost.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+	l.does(func(fx *Effects) { lost.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) })
 	head, next = l.wantPermits(r, 1, false), l.wantPermits(r, 1, false)
 	l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("the connection was lost")})
 	for r.Cmd.What == Settling {

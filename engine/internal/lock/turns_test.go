@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // A reader that is granted beside a writer must not stand beside the next one.
@@ -55,11 +55,11 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 	if cell.Held() != Behind || cell.Cmd.What != Nothing {
 		t.Fatalf("it does not stay behind: %+v", cell.View())
 	}
-	if err := reader.Obstacle(false); !errors.Is(err, reason.ErrHeld) {
+	if err := reader.Obstacle(false); !errors.Is(err, lockerr.ErrHeld) {
 		t.Errorf("in its way is %v", err)
 	}
 	try := l.ask(cell, true)
-	if !errors.Is(try.err, reason.ErrHeld) {
+	if !errors.Is(try.err, lockerr.ErrHeld) {
 		t.Errorf("a TryLock is told %v", try.err)
 	}
 	l.unlock(first.hold)
@@ -91,13 +91,13 @@ func TestReadersBehindAWriterThatGivesUpGoOn(t *testing.T) {
 		reader := l.ask(cell, false)
 		var fx Effects
 		if who == "the reader" {
-			reader.Cancel(reason.Stop{Cause: reason.ErrWaited}, &fx)
+			reader.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &fx)
 			if cell.Held() != Freely || !cell.Out {
 				t.Errorf("the name of a reader that is gone: %+v", cell.View())
 			}
 			continue
 		}
-		w.Cancel(reason.Stop{Cause: reason.ErrWaited}, &fx)
+		w.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &fx)
 		if fx.Forward != r || r.Out {
 			t.Errorf("the readers do not go on: %+v", r.View())
 		}
@@ -120,7 +120,7 @@ func TestReadersBehindAWriterThatGivesUpInAnOutageGoOn(t *testing.T) {
 		t.Fatalf("%+v", r.View())
 	}
 	var fx Effects
-	w.Cancel(reason.Stop{Cause: reason.ErrWaited}, &fx)
+	w.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &fx)
 	if fx.Forward != r || r.Out {
 		t.Fatalf("the readers do not go on: %+v", r.View())
 	}
@@ -149,7 +149,7 @@ func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
 	if l.does(func(fx *Effects) { r.wait.Announced(fx) }); !w.hold.soon {
 		t.Error("after a message it is not looked at")
 	}
-	l.does(func(fx *Effects) { reader.Cancel(reason.Stop{Cause: reason.ErrWaited}, fx) })
+	l.does(func(fx *Effects) { reader.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, fx) })
 	l.unlock(w.hold)
 	l.reply(r, Outcome{})
 	if !r.View().Lingers {
@@ -176,7 +176,7 @@ func TestReadersBehindAWriterThatMayNotListenFail(t *testing.T) {
 	}
 	l.does(func(then *Effects) { cell.GoForward(fx.Why, then) })
 	l.does(func(fx *Effects) { r.GoAfter(fx) })
-	if !errors.Is(reader.err, reason.ErrInvalid) || !cell.Out || w.hold.state != live {
+	if !errors.Is(reader.err, lockerr.ErrInvalid) || !cell.Out || w.hold.state != live {
 		t.Errorf("the reader is told %v, its name is %+v", reader.err, cell.View())
 	}
 	if bell.listening {

@@ -3,7 +3,7 @@ package lock
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -21,10 +21,10 @@ type Wait struct {
 	Port     WaitPort
 	res      *Resource
 	over     bool
-	own      bool         // the channel is that of one owner
-	linger   bool         // nobody waits; the alarm ends the subscription
-	tries    uint8        // of a lock that polls, for the pause between them
-	holder   reason.Owner // who has refused the head, if that is known
+	own      bool          // the channel is that of one owner
+	linger   bool          // nobody waits; the alarm ends the subscription
+	tries    uint8         // of a lock that polls, for the pause between them
+	holder   lockerr.Owner // who has refused the head, if that is known
 }
 
 // Resource is the name's.
@@ -70,7 +70,7 @@ func (r *Resource) refusedFor(o *Outcome) {
 		w = r.ensureWait()
 		w.Sent()
 	}
-	w.holder = reason.ParseOwner(o.Holder)
+	w.holder = lockerr.ParseOwner(o.Holder)
 	action, d := w.Refused(o.TTL)
 	if action != waitq.Sleep {
 		return // ready again: next sends the try
@@ -194,7 +194,7 @@ func (w *Wait) Forbidden(channel string, why error, fx *Effects) {
 	}
 	r := w.res
 	w.Unlisten() // the next waiter asks for the channel anew
-	err := reason.Because(reason.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why)
+	err := lockerr.Because(lockerr.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why)
 	for {
 		a, ok := r.waiters.Front()
 		if !ok {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // A hold of a month that nobody has waited for, and then somebody does: it must be looked at.
@@ -184,7 +184,7 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	l.reply(r, Outcome{})
 	x := l.ask(r, false) // comes, has the channel confirmed, and goes
 	l.does(r.wait.Subscribed)
-	l.does(func(fx *Effects) { x.Cancel(reason.Stop{Late: true}, fx) })
+	l.does(func(fx *Effects) { x.Cancel(lockerr.Stop{Late: true}, fx) })
 	h := a.hold
 	h.Bind(ender{})
 	u := new(leaver)

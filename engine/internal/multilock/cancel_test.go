@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // It is given up before anything, and after each thing that happens on its way: it ends,
@@ -23,7 +23,7 @@ func TestCancelAtEveryStepGivesAllBack(t *testing.T) {
 		"late":     {func(l *lab) *taker { l.locks["y"].late = 1; return l.lock("a", "x y z") }, nil},
 		"lost":     {func(l *lab) *taker { a := l.lock("a", "x y z"); a.lost = 1; return a }, nil},
 	} {
-		for _, stop := range []reason.Stop{{Cause: errStopped}, {Cause: reason.ErrWaited, Late: true}, {Cause: reason.ErrClosed}} {
+		for _, stop := range []lockerr.Stop{{Cause: errStopped}, {Cause: lockerr.ErrWaited, Late: true}, {Cause: lockerr.ErrClosed}} {
 			for at, over := 0, false; !over; at++ {
 				l := newLab(t, "x y z")
 				a := c.begin(l)
@@ -36,7 +36,7 @@ func TestCancelAtEveryStepGivesAllBack(t *testing.T) {
 				over = a.ended > 0
 				stage := a.View().Stage
 				a.cancel(stop)
-				if s := a.Cancel(reason.Stop{Cause: errGone}); s.Do != Nothing {
+				if s := a.Cancel(lockerr.Stop{Cause: errGone}); s.Do != Nothing {
 					t.Fatalf("%s: given up twice: %+v", what, s)
 				}
 				l.run()
@@ -61,10 +61,10 @@ func TestCancelEndsAPause(t *testing.T) {
 	l.locks["y"].owner = "somebody"
 	a := l.lock("a", "x y")
 	l.until("a is rested")
-	a.cancel(reason.Stop{Cause: reason.ErrWaited, Late: true})
+	a.cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true})
 	l.run()
 	a.tells("tries x y", "y refused", "gives back x", "pauses 0s", "fails for y")
-	a.failed("y", reason.ErrWaited, reason.ErrHeld)
+	a.failed("y", lockerr.ErrWaited, lockerr.ErrHeld)
 }
 
 // It is given up while the others are given back: it does not pause.
@@ -74,21 +74,21 @@ func TestCancelBetweenTwoRounds(t *testing.T) {
 	l.locks["y"].owner = "somebody"
 	a := l.lock("a", "x y")
 	l.until("a gives back")
-	a.cancel(reason.Stop{Cause: errStopped})
+	a.cancel(lockerr.Stop{Cause: errStopped})
 	l.run()
 	a.tells("tries x y", "y refused", "withdraws", "gives back x", "fails for y")
-	a.failed("y", errStopped, reason.ErrHeld)
+	a.failed("y", errStopped, lockerr.ErrHeld)
 
 	// Or when it has the one that it waited for: the others are not tried.
 	b := l.lock("b", "x y")
 	l.run()
 	l.free("y")
 	l.until("b decides")
-	b.cancel(reason.Stop{Cause: errStopped})
+	b.cancel(lockerr.Stop{Cause: errStopped})
 	b.story = nil
 	l.run()
 	b.tells("gives back y", "fails for y")
-	b.failed("y", errStopped, reason.ErrHeld)
+	b.failed("y", errStopped, lockerr.ErrHeld)
 
 	// Of one lock there are no others: it is held.
 	l.locks["x"].owner = "somebody"
@@ -96,7 +96,7 @@ func TestCancelBetweenTwoRounds(t *testing.T) {
 	l.run()
 	l.free("x")
 	l.until("c decides")
-	c.cancel(reason.Stop{Cause: errStopped})
+	c.cancel(lockerr.Stop{Cause: errStopped})
 	l.run()
 	if !c.has {
 		t.Errorf("granted, and then given up: %v", c.err)
@@ -107,7 +107,7 @@ func TestCancelBetweenTwoRounds(t *testing.T) {
 // no answer is no reason.
 func TestWhatWasKnownBeforeStands(t *testing.T) {
 	t.Parallel()
-	stop := reason.Stop{Cause: errStopped}
+	stop := lockerr.Stop{Cause: errStopped}
 	l := newLab(t, "x y")
 	l.locks["y"].owner = "somebody"
 	a := l.lock("a", "x y")
@@ -116,7 +116,7 @@ func TestWhatWasKnownBeforeStands(t *testing.T) {
 	l.until("a hears of x")
 	a.cancel(stop)
 	l.run()
-	a.failed("y", errStopped, reason.ErrHeld)
+	a.failed("y", errStopped, lockerr.ErrHeld)
 
 	// Nothing was known before.
 	l.locks["y"].owner = nil
@@ -124,7 +124,7 @@ func TestWhatWasKnownBeforeStands(t *testing.T) {
 	l.only("b tries")
 	b.cancel(stop)
 	l.run()
-	b.failed("x", errStopped, reason.ErrEarly)
+	b.failed("x", errStopped, lockerr.ErrEarly)
 
 	// One of this round was told before: that, and what ended the other, which had no
 	// answer, or was not even asked.
@@ -132,13 +132,13 @@ func TestWhatWasKnownBeforeStands(t *testing.T) {
 	for _, late := range []bool{true, false} {
 		c := l.lock("c", "x y")
 		l.only("c hears of y")
-		c.cancel(reason.Stop{Cause: errStopped, Late: late})
+		c.cancel(lockerr.Stop{Cause: errStopped, Late: late})
 		l.run()
-		c.failed("y", errStopped, reason.ErrHeld)
+		c.failed("y", errStopped, lockerr.ErrHeld)
 		g := New(l, 3, false, false)
 		g.Looked(-1, nil)
-		g.Told(1, &reason.Held{})
-		g.Cancel(reason.Stop{Cause: errStopped, Late: late})
+		g.Told(1, &lockerr.Held{})
+		g.Cancel(lockerr.Stop{Cause: errStopped, Late: late})
 		g.Told(2, errStopped)
 		g.Told(0, errStopped)
 		g.Decide()
@@ -156,7 +156,7 @@ func TestWhatWasKnownBeforeStands(t *testing.T) {
 	l.until("f tries")
 	f.cancel(stop)
 	l.run()
-	f.failed("y", errStopped, reason.ErrHeld)
+	f.failed("y", errStopped, lockerr.ErrHeld)
 
 	// It was lost, and would have been tried again.
 	h := l.lock("h", "x y")
@@ -164,18 +164,18 @@ func TestWhatWasKnownBeforeStands(t *testing.T) {
 	l.until("h binds")
 	h.cancel(stop)
 	l.run()
-	h.failed("x", errStopped, reason.ErrLate, errGone)
+	h.failed("x", errStopped, lockerr.ErrLate, errGone)
 	l.locks["y"].owner = "somebody"
 
 	// Closed says it all, but one that waits is told by its lock.
 	d := l.lock("d", "x y")
 	l.until("d gives back")
-	d.cancel(reason.Stop{Cause: reason.ErrClosed})
+	d.cancel(lockerr.Stop{Cause: lockerr.ErrClosed})
 	l.run()
-	d.failed("y", reason.ErrClosed)
+	d.failed("y", lockerr.ErrClosed)
 	e := l.lock("e", "x y")
 	l.run()
-	e.cancel(reason.Stop{Cause: reason.ErrClosed})
+	e.cancel(lockerr.Stop{Cause: lockerr.ErrClosed})
 	l.run()
-	e.failed("y", reason.ErrClosed, reason.ErrHeld)
+	e.failed("y", lockerr.ErrClosed, lockerr.ErrHeld)
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Acquisition takes many locks as one: all or none. The zero Acquisition is over.
@@ -32,9 +32,9 @@ type Acquisition struct {
 	async bool
 
 	stage  Stage
-	stop   *reason.Stop // it is given up
-	parts  []part       // the locks
-	held   int          // locks that were granted
+	stop   *lockerr.Stop // it is given up
+	parts  []part        // the locks
+	held   int           // locks that were granted
 	out    int
 	last   Refusal // the latest that decided; the lock that it blocks on
 	rounds int     // that ended with a refusal
@@ -192,7 +192,7 @@ func (g *Acquisition) PauseOver() Step {
 }
 
 // Cancel gives the gathering up. It leaves Nothing if that has ended or was given up before.
-func (g *Acquisition) Cancel(s reason.Stop) Step {
+func (g *Acquisition) Cancel(s lockerr.Stop) Step {
 	if g.stage == Over || g.stop != nil {
 		return Step{}
 	}

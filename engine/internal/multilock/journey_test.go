@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 func TestAllThatAreFreeAreTakenInOneRound(t *testing.T) {
@@ -19,7 +19,7 @@ func TestAllThatAreFreeAreTakenInOneRound(t *testing.T) {
 	b := l.tryLock("b", "x")
 	l.run()
 	b.tells("tries x", "x refused", "fails for x")
-	b.failed("x", reason.ErrHeld)
+	b.failed("x", lockerr.ErrHeld)
 	if v := a.View(); v.Stage != Over || v.Rounds != 0 || v.Last.Why != nil {
 		t.Errorf("after it: %+v", v)
 	}
@@ -95,7 +95,7 @@ func TestGivenBack_AfterASlowRound_PausesForRounds(t *testing.T) {
 	for range 7 {
 		g.try()
 		g.Told(0, nil)
-		g.Told(1, &reason.Held{})
+		g.Told(1, &lockerr.Held{})
 		g.Decide()
 		if s := g.GivenBack(round); s.Do != Pause {
 			t.Fatalf("%+v", s)
@@ -194,7 +194,7 @@ func TestOneThatIsLostMeanwhileIsTriedAgain(t *testing.T) {
 	b := l.lock("b", "x y")
 	b.lost = lock.MaxLate
 	l.run()
-	b.failed("x", reason.ErrLate, errGone)
+	b.failed("x", lockerr.ErrLate, errGone)
 	if v := b.View(); v.Late != lock.MaxLate || v.Rounds != lock.MaxLate-1 {
 		t.Errorf("it gave up: %+v", v)
 	}
@@ -221,12 +221,12 @@ func TestGrantsThatComeTooLateAreCounted(t *testing.T) {
 	l.until("b tries") // has x, and asks for y
 	l.locks["y"].late = 1
 	l.run()
-	b.failed("y", reason.ErrLate)
+	b.failed("y", lockerr.ErrLate)
 	c := l.lock("c", "x y")
 	l.locks["x"].late = 2 // one that waits has tried as often as it may
 	l.run()
 	c.tells("tries x y", "x refused", "gives back y", "pauses 0s", "waits for x", "x refused", "fails for x")
-	c.failed("x", reason.ErrLate)
+	c.failed("x", lockerr.ErrLate)
 }
 
 // The server of one is away: it is waited for first, and nothing is taken before.
@@ -273,16 +273,16 @@ func TestTryLockIsOneRound(t *testing.T) {
 	a := l.tryLock("a", "x y z")
 	l.run()
 	a.tells("tries x y z", "x refused", "y refused", "gives back z", "fails for y")
-	a.failed("y", reason.ErrHeld)
+	a.failed("y", lockerr.ErrHeld)
 	l.free("y")
 	b := l.tryLock("b", "x y z")
 	l.run()
-	b.failed("x", reason.ErrUnavailable)
+	b.failed("x", lockerr.ErrUnavailable)
 	l.back("x")
 	l.locks["z"].late = 1
 	c := l.tryLock("c", "x y z")
 	l.run()
-	c.failed("z", reason.ErrLate)
+	c.failed("z", lockerr.ErrLate)
 	d := l.tryLock("d", "x y z")
 	l.run()
 	d.tells("tries x y z", "has all")
@@ -305,7 +305,7 @@ func TestOnlyTheFirstRoundOfAFutureMayOverflow(t *testing.T) {
 			t.Errorf("the first round, async %v: %+v", async, s)
 		}
 		k.Told(0, nil)
-		k.Told(1, &reason.Held{})
+		k.Told(1, &lockerr.Held{})
 		k.Decide()
 		k.GivenBack(0)
 		if s := k.PauseOver(); s.Do != Wait || s.At != 1 || !s.Patient {
@@ -331,7 +331,7 @@ func TestTheLastResultDecides(t *testing.T) {
 		for i := range 20 {
 			var why error
 			if i >= c.granted {
-				why = &reason.Held{}
+				why = &lockerr.Held{}
 			}
 			s := g.Told(i, why)
 			if want := (Step{Do: Decide, Count: c.work}); i == 19 && s != want || i < 19 && s != (Step{}) {
@@ -345,11 +345,11 @@ func TestTheLastResultDecides(t *testing.T) {
 	for stopped, work := range map[bool]int{false: 20, true: 1} { // the others are next, or not
 		l := newLab(t, "")
 		g := New(l, 20, false, false)
-		g.Looked(3, reason.ErrUnavailable)
+		g.Looked(3, lockerr.ErrUnavailable)
 		g.GivenBack(0)
 		g.PauseOver()
 		if stopped {
-			g.Cancel(reason.Stop{Cause: errStopped})
+			g.Cancel(lockerr.Stop{Cause: errStopped})
 		}
 		if s := g.Told(3, nil); s.Count != work {
 			t.Errorf("granted, after a wait, stopped %v: %+v", stopped, s)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // fakeLock is one lock of the lab, on a server of its own.
@@ -45,20 +45,20 @@ func (a *asking) answer() {
 	case lock.bad != nil:
 		a.tell(lock.bad)
 	case lock.away && a.once:
-		a.tell(reason.Because(reason.ErrUnavailable, errCut))
+		a.tell(lockerr.Because(lockerr.ErrUnavailable, errCut))
 	case lock.away:
-		a.heard = reason.Because(reason.ErrUnavailable, errCut)
+		a.heard = lockerr.Because(lockerr.ErrUnavailable, errCut)
 		lock.queue = append(lock.queue, a)
 	case lock.late > 0:
 		lock.late--
-		a.tell(reason.ErrLate)
+		a.tell(lockerr.ErrLate)
 	case lock.owner == nil:
 		lock.owner = k
 		a.tell(nil)
 	case a.once:
-		a.tell(&reason.Held{TTL: time.Second})
+		a.tell(&lockerr.Held{TTL: time.Second})
 	default:
-		a.heard = &reason.Held{TTL: time.Second}
+		a.heard = &lockerr.Held{TTL: time.Second}
 		lock.queue = append(lock.queue, a)
 	}
 }
@@ -85,11 +85,11 @@ func (a *asking) cancel() {
 	switch {
 	case obstacle != nil:
 	case stop.Late: // it has had its time
-		obstacle = reason.Because(reason.ErrUnavailable, reason.ErrSilent)
+		obstacle = lockerr.Because(lockerr.ErrUnavailable, lockerr.ErrSilent)
 	default:
-		obstacle = reason.ErrEarly
+		obstacle = lockerr.ErrEarly
 	}
-	a.tell(reason.Because(append([]error{stop.Cause}, reason.Of(obstacle)...)...))
+	a.tell(lockerr.Because(append([]error{stop.Cause}, lockerr.Of(obstacle)...)...))
 }
 
 // release lets those who wait for a lock try again.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // lab has some locks, and those who want many of them. Nothing in it happens by itself: each
@@ -217,7 +217,7 @@ func (k *taker) deed(s Step) {
 			return
 		}
 		k.tell("%s is away", k.wants[i].name)
-		k.do(k.Looked(i, reason.Because(reason.ErrUnavailable, errCut)))
+		k.do(k.Looked(i, lockerr.Because(lockerr.ErrUnavailable, errCut)))
 	case Try:
 		k.tell("tries %s", k.names(false))
 		for i := range k.wants {
@@ -281,7 +281,7 @@ func (k *taker) bind() {
 		k.tell("lost %s", k.wants[i].name)
 		k.held[i] = false
 		k.l.release(k.wants[i])
-		k.do(k.Lost(i, reason.Because(reason.ErrLate, errGone)))
+		k.do(k.Lost(i, lockerr.Because(lockerr.ErrLate, errGone)))
 		return
 	}
 	k.Bound()
@@ -305,7 +305,7 @@ func (k *taker) unlockIn(n int) {
 }
 
 // cancel gives k up.
-func (k *taker) cancel(s reason.Stop) { k.do(k.Cancel(s)) }
+func (k *taker) cancel(s lockerr.Stop) { k.do(k.Cancel(s)) }
 
 // failed fails the test unless k has failed for that lock, for those reasons and no others of
 // the engine's.
@@ -315,8 +315,8 @@ func (k *taker) failed(name string, is ...error) {
 		k.l.t.Fatalf("%s: ended %d times, has all: %v; %s: %v", k, k.ended, k.has, k.wants[max(k.err.At, 0)].name, k.err.Why)
 	}
 	for _, one := range []error{
-		reason.ErrHeld, reason.ErrUnavailable, reason.ErrClosed, reason.ErrLate, reason.ErrEarly,
-		reason.ErrWaited, errBad, errStopped, errGone,
+		lockerr.ErrHeld, lockerr.ErrUnavailable, lockerr.ErrClosed, lockerr.ErrLate, lockerr.ErrEarly,
+		lockerr.ErrWaited, errBad, errStopped, errGone,
 	} {
 		if got := errors.Is(k.err.Why, one); got != slices.Contains(is, one) {
 			k.l.t.Errorf("%s: is %q: %v; it is %q", k, one, got, k.err.Why)

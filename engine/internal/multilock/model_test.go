@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 var only = flag.Uint64("gathering.seed", 0, "run this seed of the model only")
@@ -58,7 +58,7 @@ func model(t *testing.T, seed uint64, counts map[string]int) {
 		k.do(k.Start())
 	}
 	some := func() *fakeLock { return l.locks[l.names[random.IntN(len(l.names))]] }
-	causes := []error{errStopped, reason.ErrWaited, reason.ErrClosed, reason.ErrAbandoned}
+	causes := []error{errStopped, lockerr.ErrWaited, lockerr.ErrClosed, lockerr.ErrAbandoned}
 	for range 20 + random.IntN(200) {
 		if len(l.all) < 6 && one(4) {
 			begin()
@@ -78,7 +78,7 @@ func model(t *testing.T, seed uint64, counts map[string]int) {
 			x.late = 1
 		case one(20) && len(l.all) > 0:
 			k := l.all[random.IntN(len(l.all))]
-			k.cancel(reason.Stop{Cause: causes[random.IntN(len(causes))], Late: one(2)})
+			k.cancel(lockerr.Stop{Cause: causes[random.IntN(len(causes))], Late: one(2)})
 		default:
 			l.next()
 		}
@@ -108,15 +108,15 @@ func model(t *testing.T, seed uint64, counts map[string]int) {
 			counts["has all"]++
 		case errors.Is(why, errBad):
 			counts["for good"]++
-		case errors.Is(why, reason.ErrClosed):
+		case errors.Is(why, lockerr.ErrClosed):
 			counts["closed"]++
-		case errors.Is(why, errStopped), errors.Is(why, reason.ErrWaited), errors.Is(why, reason.ErrAbandoned):
+		case errors.Is(why, errStopped), errors.Is(why, lockerr.ErrWaited), errors.Is(why, lockerr.ErrAbandoned):
 			counts["stopped"]++
-		case errors.Is(why, reason.ErrLate):
+		case errors.Is(why, lockerr.ErrLate):
 			counts["late"]++
-		case errors.Is(why, reason.ErrHeld):
+		case errors.Is(why, lockerr.ErrHeld):
 			counts["held"]++
-		case errors.Is(why, reason.ErrUnavailable):
+		case errors.Is(why, lockerr.ErrUnavailable):
 			counts["away"]++
 		default:
 			t.Fatalf("%s: %v", k, why)

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // worst returns the lock whose failure decides, -1 if none has failed: one that will not go
@@ -16,16 +16,16 @@ func (g *Acquisition) worst() int {
 	goesOn := !g.once && g.stop == nil
 	for i, p := range g.parts {
 		rank := 2
-		_, held := p.why.(*reason.Held)
+		_, held := p.why.(*lockerr.Held)
 		switch {
 		case p.why == nil:
 			continue
-		case !reason.Passes(p.why):
+		case !lockerr.Passes(p.why):
 			if !p.cut {
 				return i
 			}
 			rank = 1
-		case goesOn && slices.Contains(reason.Of(p.why), reason.ErrUnavailable):
+		case goesOn && slices.Contains(lockerr.Of(p.why), lockerr.ErrUnavailable):
 			rank = 4
 		case held: // and nothing else went wrong
 			rank = 3
@@ -41,20 +41,20 @@ func (g *Acquisition) worst() int {
 func (g *Acquisition) refused(i int) Step {
 	now, before := Refusal{i, g.parts[i].why}, g.last
 	g.last = now
-	first := reason.Of(now.Why)[0]
-	tooLate := first == reason.ErrLate
+	first := lockerr.Of(now.Why)[0]
+	tooLate := first == lockerr.ErrLate
 	if tooLate {
 		g.late++
 		tooLate = g.late >= lock.MaxLate || g.stage == Blocked // one that waits has counted itself
 	}
-	stopped, passes := g.stop != nil, reason.Passes(now.Why)
-	noAnswer := g.parts[i].cut && (!passes || reason.CutOff(now.Why))
+	stopped, passes := g.stop != nil, lockerr.Passes(now.Why)
+	noAnswer := g.parts[i].cut && (!passes || lockerr.CutOff(now.Why))
 	switch {
 	case noAnswer && before.Why != nil: // what was known before stands
 		return g.fail(g.stoppedAt(before))
 	case g.once || !passes || tooLate && !stopped:
 		return g.fail(now)
-	case stopped && reason.IsObstacle(first): // told before the end, which another was told
+	case stopped && lockerr.IsObstacle(first): // told before the end, which another was told
 		return g.fail(g.stoppedAt(now))
 	case stopped:
 		return g.fail(now)
@@ -65,8 +65,8 @@ func (g *Acquisition) refused(i int) Step {
 // stoppedAt is the refusal of a gathering that was given up between two rounds: what ended
 // it, and what the latest round was told.
 func (g *Acquisition) stoppedAt(latest Refusal) Refusal {
-	if g.stop.Cause == reason.ErrClosed {
-		return Refusal{latest.At, reason.ErrClosed}
+	if g.stop.Cause == lockerr.ErrClosed {
+		return Refusal{latest.At, lockerr.ErrClosed}
 	}
-	return Refusal{latest.At, g.stop.Because(reason.Of(latest.Why)...)}
+	return Refusal{latest.At, g.stop.Because(lockerr.Of(latest.Why)...)}
 }

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Which of several refusals decides, for who goes on and for who does not.
 func TestTheWorstRefusalDecides(t *testing.T) {
 	t.Parallel()
-	held, away := error(&reason.Held{}), reason.Because(reason.ErrUnavailable, errCut)
-	heldToo := reason.Because(errStopped, &reason.Held{})
+	held, away := error(&lockerr.Held{}), lockerr.Because(lockerr.ErrUnavailable, errCut)
+	heldToo := lockerr.Because(errStopped, &lockerr.Held{})
 	for what, c := range map[string]struct {
 		why            []error
 		goesOn, atOnce int
@@ -21,13 +21,13 @@ func TestTheWorstRefusalDecides(t *testing.T) {
 		"the first of equals":              {[]error{nil, held, held}, 1, 1},
 		"away, and held":                   {[]error{held, away, held}, 1, 0},
 		"held, and away":                   {[]error{away, held}, 0, 1},
-		"late, and held":                   {[]error{reason.ErrLate, held}, 1, 1},
-		"late":                             {[]error{nil, reason.ErrLate, reason.ErrLate}, 1, 1},
-		"late, and away":                   {[]error{reason.ErrLate, away}, 1, 0},
+		"late, and held":                   {[]error{lockerr.ErrLate, held}, 1, 1},
+		"late":                             {[]error{nil, lockerr.ErrLate, lockerr.ErrLate}, 1, 1},
+		"late, and away":                   {[]error{lockerr.ErrLate, away}, 1, 0},
 		"for good, after all":              {[]error{held, away, errBad}, 2, 2},
-		"for good, twice":                  {[]error{held, errBad, reason.ErrWrongType}, 1, 1},
-		"overloaded":                       {[]error{held, reason.ErrOverloaded}, 1, 1},
-		"closed":                           {[]error{away, reason.ErrClosed}, 1, 1},
+		"for good, twice":                  {[]error{held, errBad, lockerr.ErrWrongType}, 1, 1},
+		"overloaded":                       {[]error{held, lockerr.ErrOverloaded}, 1, 1},
+		"closed":                           {[]error{away, lockerr.ErrClosed}, 1, 1},
 		"held, and something else as well": {[]error{heldToo, held}, 1, 1},
 	} {
 		for _, how := range []string{"Lock", "TryLock", "given up"} {
@@ -37,7 +37,7 @@ func TestTheWorstRefusalDecides(t *testing.T) {
 				g.Told(i, why)
 			}
 			if how == "given up" {
-				g.Cancel(reason.Stop{Cause: errStopped})
+				g.Cancel(lockerr.Stop{Cause: errStopped})
 			}
 			want := c.atOnce
 			if how == "Lock" {
@@ -54,12 +54,12 @@ func TestTheWorstRefusalDecides(t *testing.T) {
 func TestGivenUpAndTooLate(t *testing.T) {
 	t.Parallel()
 	g := New(nil, 2, false, false)
-	g.Looked(1, reason.ErrUnavailable)
+	g.Looked(1, lockerr.ErrUnavailable)
 	g.GivenBack(0)
 	g.PauseOver()
-	g.Cancel(reason.Stop{Cause: errStopped})
-	g.Told(1, reason.ErrLate)
-	if s := g.Decide(); s.Do != Fail || !errors.Is(s.Why, errStopped) || !errors.Is(s.Why, reason.ErrLate) {
+	g.Cancel(lockerr.Stop{Cause: errStopped})
+	g.Told(1, lockerr.ErrLate)
+	if s := g.Decide(); s.Do != Fail || !errors.Is(s.Why, errStopped) || !errors.Is(s.Why, lockerr.ErrLate) {
 		t.Errorf("%+v", s)
 	}
 }
@@ -67,8 +67,8 @@ func TestGivenUpAndTooLate(t *testing.T) {
 // Some had been told when it was given up; the others say little.
 func TestOneThatWasCutOffSaysLeast(t *testing.T) {
 	t.Parallel()
-	held, away := error(&reason.Held{}), reason.Because(reason.ErrUnavailable, errCut)
-	early := reason.Because(errStopped, reason.ErrEarly)
+	held, away := error(&lockerr.Held{}), lockerr.Because(lockerr.ErrUnavailable, errCut)
+	early := lockerr.Because(errStopped, lockerr.ErrEarly)
 	for what, c := range map[string]struct {
 		before, after error
 		want          int
@@ -76,7 +76,7 @@ func TestOneThatWasCutOffSaysLeast(t *testing.T) {
 		"held, and not asked":     {held, errStopped, 1},
 		"held, and early":         {held, early, 1},
 		"away, and not asked":     {away, errStopped, 1},
-		"late, and early":         {reason.ErrLate, early, 1},
+		"late, and early":         {lockerr.ErrLate, early, 1},
 		"for good, and not asked": {errBad, errStopped, 1},
 		"granted, and not asked":  {nil, errStopped, 0},
 	} {
@@ -84,7 +84,7 @@ func TestOneThatWasCutOffSaysLeast(t *testing.T) {
 			g := New(nil, 2, once, false)
 			g.try()
 			g.Told(1, c.before)
-			g.Cancel(reason.Stop{Cause: errStopped})
+			g.Cancel(lockerr.Stop{Cause: errStopped})
 			g.Told(0, c.after)
 			if got := g.worst(); got != c.want {
 				t.Errorf("%s, TryLock %v: lock %d decides", what, once, got)

@@ -3,7 +3,7 @@ package multilock
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Step is what a transition leaves to be done once the lock is given up: one thing, and what
@@ -47,11 +47,11 @@ const (
 // View is what a gathering is up to.
 type View struct {
 	Stage  Stage
-	Out    int          // results that are awaited
-	Stop   *reason.Stop // nil: it is not given up
-	Last   Refusal      // the latest that decided
-	Rounds int          // that ended with a refusal
-	Late   int          // that ended with a grant that had ended, or came too late
+	Out    int           // results that are awaited
+	Stop   *lockerr.Stop // nil: it is not given up
+	Last   Refusal       // the latest that decided
+	Rounds int           // that ended with a refusal
+	Late   int           // that ended with a grant that had ended, or came too late
 }
 
 // View returns what it is up to.

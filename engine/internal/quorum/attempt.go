@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -191,7 +191,7 @@ func (m *Machine) stopWaiting(do *Ready) {
 	m.waited++
 	for i := range m.Members {
 		if p := &m.Members[i]; p.Asked != nil && p.how == waits {
-			do.Cancel, do.Why = append(do.Cancel, p.Asked), reason.Stop{Cause: reason.ErrAbandoned, Late: true}
+			do.Cancel, do.Why = append(do.Cancel, p.Asked), lockerr.Stop{Cause: lockerr.ErrAbandoned, Late: true}
 			return
 		}
 	}

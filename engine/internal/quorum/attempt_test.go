@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 const nothing = "ask [] give [] cancel [] look []"
@@ -302,7 +302,7 @@ func TestAttempt_GrantsThatComeTooLate_EndIt(t *testing.T) {
 	l.refuse(0, late)
 	l.refuse(1, late)
 	f := l.failedWith(IsRefused)
-	l.must(f.ForGood.Why == reason.ErrLate && f.Granted == 0, "%+v", f)
+	l.must(f.ForGood.Why == lockerr.ErrLate && f.Granted == 0, "%+v", f)
 	l.did("ask [] give [2] cancel [] look []")
 }
 
@@ -407,7 +407,7 @@ func TestAttempt_CancelledAtEachStep_LeavesNothing(t *testing.T) {
 				l.must(!l.Decided(), "after %d steps: stage %d", n, l.Stage)
 				kept := len(l.votes())
 				l.news()
-				l.must(l.cancel(reason.ErrWaited), "after %d steps: not given up", n)
+				l.must(l.cancel(lockerr.ErrWaited), "after %d steps: not given up", n)
 				for i := range 3 {
 					if backwards {
 						i = 2 - i
@@ -429,7 +429,7 @@ func TestAttempt_CancelledAtEachStep_LeavesNothing(t *testing.T) {
 		}
 	}
 	l := heldBy(t, 3)
-	l.must(!l.cancel(reason.ErrWaited) && l.Stage == Holding, "what is held is given up")
+	l.must(!l.cancel(lockerr.ErrWaited) && l.Stage == Holding, "what is held is given up")
 }
 
 // It fails while tries are out. What they bring is given back.
@@ -439,7 +439,7 @@ func TestAttempt_GrantAfterTheFailure_IsGivenBack(t *testing.T) {
 	l.refuse(0, held)
 	l.refuse(1, held)
 	l.failedWith(IsHeld)
-	l.must(l.Stopped().Cause == reason.ErrAbandoned, "a try that begins now: %+v", l.Stopped())
+	l.must(l.Stopped().Cause == lockerr.ErrAbandoned, "a try that begins now: %+v", l.Stopped())
 	l.news()
 	l.grant(2)
 	l.did("ask [] give [2] cancel [] look []")

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -75,12 +75,12 @@ const (
 
 // Cause is why it was not acquired. Of a Lock that was given up, stop says why. It has given
 // votes back only because others have it; those that a TryLock gave back prove nothing.
-func (c Count) Cause(tryLock bool, stop *reason.Stop) Cause {
+func (c Count) Cause(tryLock bool, stop *lockerr.Stop) Cause {
 	spare := c.Servers - majority(c.Servers)
 	refused := c.Held + c.Unavailable + c.TooLate + c.Refused
 	givenBack := c.Servers - c.Granted - c.Pending - refused
 	switch {
-	case stop != nil && stop.Cause == reason.ErrClosed:
+	case stop != nil && stop.Cause == lockerr.ErrClosed:
 		return EngineIsClosed
 	case stop != nil && stop.Away != nil, c.Held <= spare && c.Unavailable > 0 && refused+c.Pending > spare:
 		return IsUnavailable
@@ -99,7 +99,7 @@ type Failure struct {
 	Is      Cause
 	TTL     time.Duration  // if IsHeld
 	ForGood ServerResult   // if IsRefused
-	Stop    *reason.Stop   // it was given up
+	Stop    *lockerr.Stop  // it was given up
 	Granted int            // servers that have granted it
 	Each    []ServerResult // the others
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // tryLock is a TryLock that has begun.
@@ -163,14 +163,14 @@ func TestFailure_LockIsGivenUp_SaysWhatStoodInItsWay(t *testing.T) {
 		}
 	}
 	l := newContender(t, 3)
-	l.cancel(reason.ErrClosed)
+	l.cancel(lockerr.ErrClosed)
 	for i := range l.tries {
 		l.refuse(i, cut)
 	}
 	l.failedWith(EngineIsClosed)
 
 	l = newContender(t, 3) // and then the engine of one closes
-	l.cancel(reason.ErrWaited)
+	l.cancel(lockerr.ErrWaited)
 	l.refuse(0, closed)
 	l.must(!l.Decided(), "it has ended before its tries")
 	l.refuse(1, cut)
@@ -213,11 +213,11 @@ func TestCount_Result(t *testing.T) {
 
 func TestCount_Cause(t *testing.T) {
 	t.Parallel()
-	late, user := &reason.Stop{Cause: reason.ErrWaited, Late: true}, &reason.Stop{Cause: errors.New("enough")}
+	late, user := &lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}, &lockerr.Stop{Cause: errors.New("enough")}
 	for _, c := range []struct {
 		count Count
 		try   bool
-		stop  *reason.Stop
+		stop  *lockerr.Stop
 		want  Cause
 	}{
 		{Count{Servers: 3, Held: 2, Pending: 1}, true, nil, IsHeld},
@@ -238,8 +238,8 @@ func TestCount_Cause(t *testing.T) {
 		{Count{Servers: 3, Pending: 3}, false, late, IsUnavailable},
 		{Count{Servers: 3, Granted: 1, Pending: 2}, false, late, IsUnavailable},
 		{Count{Servers: 3, Held: 2, Pending: 1}, false, late, IsHeld},
-		{Count{Servers: 3, Held: 3}, false, &reason.Stop{Away: errors.New("down")}, IsUnavailable},
-		{Count{Servers: 3, Held: 3}, false, &reason.Stop{Cause: reason.ErrClosed}, EngineIsClosed},
+		{Count{Servers: 3, Held: 3}, false, &lockerr.Stop{Away: errors.New("down")}, IsUnavailable},
+		{Count{Servers: 3, Held: 3}, false, &lockerr.Stop{Cause: lockerr.ErrClosed}, EngineIsClosed},
 	} {
 		if got := c.count.Cause(c.try, c.stop); got != c.want {
 			t.Errorf("%+v, TryLock %t, %+v: %d, want %d", c.count, c.try, c.stop, got, c.want)

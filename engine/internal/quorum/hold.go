@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -77,7 +77,7 @@ func (m *Machine) Release(why error, do *Ready) (released []*Vote, ending error)
 				m.Members[i].Vote = nil
 			}
 		}
-		why = reason.ErrReleased
+		why = lockerr.ErrReleased
 	}
 	m.Ending = why
 	m.over(do)

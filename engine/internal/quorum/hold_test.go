@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // The clock is authoritative: it is over when fewer than a majority are in time, though no hold
@@ -42,7 +42,7 @@ func TestHold_Released_HasTheVotes(t *testing.T) {
 	t.Parallel()
 	l := heldBy(t, 3)
 	votes, why := l.Release(nil, new(Ready))
-	l.must(why == reason.ErrReleased && len(votes) == 3 && l.Stage == Over, "released: %v, %d votes", why, len(votes))
+	l.must(why == lockerr.ErrReleased && len(votes) == 3 && l.Stage == Over, "released: %v, %d votes", why, len(votes))
 	same, again := l.Release(nil, new(Ready))
 	l.must(again == why && slices.Equal(votes, same), "released again: %v, %d votes", again, len(same))
 	for i := range 3 {

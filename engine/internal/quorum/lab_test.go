@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -211,12 +211,12 @@ const renewal = 10 * time.Second
 
 // These are what a server may say.
 var (
-	held    = Refusal{Why: reason.ErrHeld, State: Held, TTL: time.Second, Passes: true}
-	away    = Refusal{Why: reason.ErrUnavailable, State: Unavailable, Passes: true}
-	forGood = Refusal{Why: reason.ErrWrongType}
-	full    = Refusal{Why: reason.ErrOverloaded, Full: true}
-	late    = Refusal{Why: reason.ErrLate, Late: true, Passes: true}
-	closed  = Refusal{Why: reason.ErrClosed, Closed: true}
+	held    = Refusal{Why: lockerr.ErrHeld, State: Held, TTL: time.Second, Passes: true}
+	away    = Refusal{Why: lockerr.ErrUnavailable, State: Unavailable, Passes: true}
+	forGood = Refusal{Why: lockerr.ErrWrongType}
+	full    = Refusal{Why: lockerr.ErrOverloaded, Full: true}
+	late    = Refusal{Why: lockerr.ErrLate, Late: true, Passes: true}
+	closed  = Refusal{Why: lockerr.ErrClosed, Closed: true}
 	cut     = Refusal{Why: errors.New("given up")}
 )
 
@@ -252,7 +252,7 @@ func (l *lab) leave(i int, why lock.Loss, there clock.Instant) {
 	l.t.Helper()
 	e := End{Server: i, Why: fmt.Errorf("loss %d", why), Loss: why}
 	if why == 0 {
-		e.Why = reason.ErrReleased
+		e.Why = lockerr.ErrReleased
 	}
 	l.does(func(do *Ready) { l.Leave(&l.holds[i].Vote, e, there, do) })
 }
@@ -261,7 +261,7 @@ func (l *lab) leave(i int, why lock.Loss, there clock.Instant) {
 func (l *lab) cancel(cause error) bool {
 	l.t.Helper()
 	did := false
-	l.does(func(do *Ready) { did = l.Cancel(reason.Stop{Cause: cause}, do) })
+	l.does(func(do *Ready) { did = l.Cancel(lockerr.Stop{Cause: cause}, do) })
 	return did
 }
 

@@ -1,7 +1,7 @@
 package quorum
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -25,7 +25,7 @@ type Machine struct {
 	Ending   error         // of what was held
 	Due      clock.Instant // Tick is to be called then; 0: it is not
 	first    int           // the place in Order at which this attempt has begun
-	stop     *reason.Stop  // it is given up
+	stop     *lockerr.Stop // it is given up
 	released []*Vote       // by Release
 	late     int           // attempts that failed, with grants that came after their leases
 	waited   int           // in vain, since all were asked at once
@@ -190,7 +190,7 @@ func (m *Machine) cancelTries(do *Ready) {
 }
 
 // Cancel gives it up, unless it is held or over, or was given up before; it reports whether it did.
-func (m *Machine) Cancel(s reason.Stop, do *Ready) bool {
+func (m *Machine) Cancel(s lockerr.Stop, do *Ready) bool {
 	if m.Decided() || m.stop != nil {
 		return false
 	}
@@ -208,9 +208,9 @@ func (m *Machine) Cancel(s reason.Stop, do *Ready) bool {
 func (m *Machine) Decided() bool { return m.Stage >= Holding }
 
 // Stopped is why a try that is to begin is not wanted any more; nil if it is.
-func (m *Machine) Stopped() *reason.Stop {
+func (m *Machine) Stopped() *lockerr.Stop {
 	if m.stop == nil && m.Stage == Over {
-		return &reason.Stop{Cause: reason.ErrAbandoned}
+		return &lockerr.Stop{Cause: lockerr.ErrAbandoned}
 	}
 	return m.stop
 }

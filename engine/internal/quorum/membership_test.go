@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -123,7 +123,7 @@ func TestMembership_Loss_IsLoggedUnlessItWasWanted(t *testing.T) {
 		}
 		l.is(Over)
 		l.must(len(l.logged) == logged, "loss %d is logged %d times", why, len(l.logged))
-		if why == 0 && l.Ending != reason.ErrReleased {
+		if why == 0 && l.Ending != lockerr.ErrReleased {
 			t.Errorf("released: %v", l.Ending)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -59,7 +59,7 @@ func (c *client) want() {
 	c.does(func(do *Ready) { m.Begin(do) })
 	if c.r.IntN(6) == 0 && !c.quiet {
 		c.in(c.between(0, time.Second), func() {
-			c.of(m, func(do *Ready) { m.Cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}, do) })
+			c.of(m, func(do *Ready) { m.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}, do) })
 		})
 	}
 }
@@ -81,7 +81,7 @@ func (c *client) of(m *Machine, transition func(do *Ready)) {
 	}
 	if do.Won || do.Failed != nil {
 		c.settled(m, &do)
-	} else if held && m.Stage == Over && m == c.m && m.Ending != reason.ErrReleased {
+	} else if held && m.Stage == Over && m == c.m && m.Ending != lockerr.ErrReleased {
 		c.says("client %d has lost it: %+v", c.id, m.Ending)
 		c.later()
 	}

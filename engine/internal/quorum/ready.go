@@ -1,7 +1,7 @@
 package quorum
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -11,10 +11,10 @@ type Ready struct {
 	Lost   error // to be logged
 	Give   []*Vote
 	Cancel []Try
-	Why    reason.Stop // of these
-	Won    bool        // it is held,
-	Failed error       // or was not acquired: the caller is told
-	Join   *Vote       // ends with the others,
+	Why    lockerr.Stop // of these
+	Won    bool         // it is held,
+	Failed error        // or was not acquired: the caller is told
+	Join   *Vote        // ends with the others,
 	Last   clock.Instant
 	LookAt []*Vote // are renewed at once: the answers tell whether they are there
 	Ask    []Request

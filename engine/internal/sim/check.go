@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -78,7 +78,7 @@ func (h *held) short() string {
 // checkGaveUp: whoever has waited as long as Wait allows is told that somebody has what it wants, or
 // that the server is away.
 func (s *Sim) checkGaveUp(who string, err error) {
-	if errors.Is(err, reason.ErrWaited) && !errors.Is(err, engine.ErrOutcomeUnknown) &&
+	if errors.Is(err, lockerr.ErrWaited) && !errors.Is(err, engine.ErrOutcomeUnknown) &&
 		errors.Is(err, engine.ErrHeld) == errors.Is(err, engine.ErrUnavailable) {
 		s.fail("%s has waited as long as it may, and is told %v", who, err)
 	}

@@ -143,11 +143,11 @@ var mutants = []mutant{
 	{"engine.go", "\te.table.Shut()\n", "", "Shutdown refuses what is new"},
 	{"engine.go", "\tif !e.table.AwaitEmpty(ctx.Done()) {", "\tif e.table.Resources() > 0 {", "Shutdown waits for holders"},
 	{"engine.go", "\te.table.EndHolds()\n", "", "Close ends holds, and releases their locks"},
-	{"engine.go", "\tcase refused != nil:\n\t\treturn reason.Because(ErrOutcomeUnknown, errNotReleased, refused)\n", "", "Close says that a release was denied"},
+	{"engine.go", "\tcase refused != nil:\n\t\treturn lockerr.Because(ErrOutcomeUnknown, errNotReleased, refused)\n", "", "Close says that a release was denied"},
 	{"internal/driver/closing.go", "\tif !t.Closing() {\n\t\treturn\n\t}\n\twhy", "\twhy", "Close says what was denied since it began"},
 	{"engine.go", "\te.table.Drop()\n", "", "what is left when Close gives up ends, too"},
 	{"internal/driver/closing.go", "\t\t\tt.lookAgain() // the token that woke us was the other's too\n", "", "Close and Shutdown may wait both"},
-	{"internal/lock/hold_end.go", "\t\t\ta.fail(reason.ErrClosed, fx)\n", "\t\t\t_ = a\n\t\t\tbreak\n", "Shutdown fails re-entries that wait"},
+	{"internal/lock/hold_end.go", "\t\t\ta.fail(lockerr.ErrClosed, fx)\n", "\t\t\t_ = a\n\t\t\tbreak\n", "Shutdown fails re-entries that wait"},
 	{"internal/lock/hold_end.go", "\t\tif d.idle() {\n", "\t\tif false {\n", "Close does not wait for the second payment of a debt"},
 	{"internal/lock/hold_end.go", "\t\t\tr.lose(h, EngineClosed, fx)\n", "", "survives: Close has ended all holds before it gives up"},
 	// Semaphores.
@@ -175,7 +175,7 @@ var mutants = []mutant{
 	{"internal/counter/wait.go", "op.no > t.heard", "false", "rare: who comes later is not told of an earlier opening"},
 	{"internal/counter/command.go", "\t\t\tt.askFor(t.wait.Ready() || len(c.Ops) > 0)\n", "\t\t\tt.askFor(len(c.Ops) > 0)\n", "who awaits a latch asks"},
 	{"internal/counter/op.go", "unsure := op.What == Release || op.taken && op.What != Acquire && !op.looks()", "unsure := op.What == Release", "who gives a CountDown up that is out is told that nobody knows"},
-	{"internal/counter/close.go", "\tfor op := range t.waiters.All() {\n\t\top.end(0, reason.ErrClosed, fx)\n\t}\n", "", "Close fails those who wait"},
+	{"internal/counter/close.go", "\tfor op := range t.waiters.All() {\n\t\top.end(0, lockerr.ErrClosed, fx)\n\t}\n", "", "Close fails those who wait"},
 	{"internal/counter/wait.go", "\tLookEvery = 10 * time.Second\n", "\tLookEvery = time.Hour\n", "who waits looks now and then: a message may go to nobody while a slot moves"},
 	// The watchdog.
 	{"internal/watchdog/chunk.go", "m.sub.Renewed(reply.Sent, reply.Now,", "m.sub.Renewed(reply.Now, reply.Now,", "a renewal counts from its sending"},

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // Watches lets one context.AfterFunc serve all futures that have the same Done
@@ -35,7 +35,7 @@ type Watched[W Watched[W]] interface {
 	// WatchPlace is its place in a group of those that share a context.
 	WatchPlace() *Place[W]
 	// GiveUp cancels it unless it has ended; it reports whether it did.
-	GiveUp(reason.Stop) bool
+	GiveUp(lockerr.Stop) bool
 }
 
 type group[W Watched[W]] struct {
@@ -120,8 +120,8 @@ func (all *Watches[W]) Len() int {
 
 // StopOf is the end of a context. No lock may be held: its methods may be the user's, and a broken one may
 // say that it has ended, and not why.
-func StopOf(ctx context.Context) reason.Stop {
-	return reason.Stop{Cause: cmp.Or(context.Cause(ctx), context.Canceled), Late: errors.Is(ctx.Err(), context.DeadlineExceeded)}
+func StopOf(ctx context.Context) lockerr.Stop {
+	return lockerr.Stop{Cause: cmp.Or(context.Cause(ctx), context.Canceled), Late: errors.Is(ctx.Err(), context.DeadlineExceeded)}
 }
 
 // askedOnce is a context of the user's as context.AfterFunc sees it. The stop of an

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +27,7 @@ func newMember() *member { return &member{gaveUp: make(chan struct{})} }
 
 func (m *member) WatchPlace() *Place[*member] { return &m.place }
 
-func (m *member) GiveUp(s reason.Stop) bool {
+func (m *member) GiveUp(s lockerr.Stop) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.why = append(m.why, s.Cause); len(m.why) == 1 {

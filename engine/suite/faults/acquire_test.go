@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -177,7 +177,7 @@ func TestCancelledAcquisitionLeavesTheLockFreeOrWithTheCaller(t *testing.T) {
 				kit.MustUnlock(t, h)
 			}
 		}
-		outcome(t, nil, reason.Because(engine.ErrNotAcquired, context.Canceled))
+		outcome(t, nil, lockerr.Because(engine.ErrNotAcquired, context.Canceled))
 	})
 }
 

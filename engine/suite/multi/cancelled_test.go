@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // It is given up after any time, so in any of its steps: while it tries all, gives back,
@@ -36,7 +36,7 @@ func TestMultiLock_CancelledAtEveryStep_LeavesNothing(t *testing.T) {
 			time.AfterFunc(d, f.Abandon)
 			_, err := f.Await(kit.Ctx(t))
 			if err == nil {
-				err = reason.ErrAbandoned // too late for the future, not for the lock
+				err = lockerr.ErrAbandoned // too late for the future, not for the lock
 			}
 			return nil, err
 		},

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -81,7 +81,7 @@ func TestMultiLock_Error_HasWhatEndedTheWaiting(t *testing.T) {
 	}{
 		"deadline":  {nil, context.DeadlineExceeded},
 		"cancelled": {nil, context.Canceled},
-		"Wait":      {[]engine.Option{engine.Wait(patience)}, reason.ErrWaited},
+		"Wait":      {[]engine.Option{engine.Wait(patience)}, lockerr.ErrWaited},
 	} {
 		ctx, cancel := context.WithCancel(kit.Ctx(t))
 		defer cancel()

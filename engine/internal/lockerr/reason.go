@@ -1,7 +1,7 @@
-// Package reason has what errors of the engine are made of: the conditions that a caller
+// Package lockerr has what errors of the engine are made of: the conditions that a caller
 // can test for, who holds a lock, what ended a wait, and one line of text for several of
 // them. It knows neither locks nor servers.
-package reason
+package lockerr
 
 import (
 	"cmp"
