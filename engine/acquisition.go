@@ -3,12 +3,12 @@ package engine
 import (
 	"context"
 
+	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/watch"
 )
 
 // acquisition is one Lock, TryLock or LockAsync: the core's request for it, and the caller
@@ -17,7 +17,7 @@ import (
 type acquisition struct {
 	driver.Request
 	fut   Future[*Hold] // what LockAsync returns; its value and err are the verdict of all
-	watch watch.Place[*acquisition]
+	watch ctxwatch.Place[*acquisition]
 }
 
 // home is the engine that the acquisition is of.
@@ -118,7 +118,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 		return nil, e.bornFailed(m, lockerr.ErrNoContext)
 	}
 	if ctx.Err() != nil {
-		return nil, e.bornFailed(m, watch.StopOf(ctx).Unasked())
+		return nil, e.bornFailed(m, ctxwatch.StopOf(ctx).Unasked())
 	}
 	o, err := e.resolve(opts, once, m.key.Kind)
 	if err != nil {
@@ -237,7 +237,7 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 	return h, err
 }
 
-// whyStop is watch.StopOf. The context may be the user's own, and panic. Then the acquisition is
+// whyStop is ctxwatch.StopOf. The context may be the user's own, and panic. Then the acquisition is
 // given up, because its caller is gone.
 func (a *acquisition) whyStop(ctx context.Context) lockerr.Stop {
 	asked := false
@@ -252,14 +252,14 @@ func (a *acquisition) whyStop(ctx context.Context) lockerr.Stop {
 		}
 		a.free()
 	}()
-	s := watch.StopOf(ctx)
+	s := ctxwatch.StopOf(ctx)
 	asked = true
 	return s
 }
 
-// WatchPlace and GiveUp implement watch.Watched.
-func (a *acquisition) WatchPlace() *watch.Place[*acquisition] { return &a.watch }
-func (a *acquisition) GiveUp(s lockerr.Stop) bool             { return a.cancel(s) }
+// WatchPlace and GiveUp implement ctxwatch.Watched.
+func (a *acquisition) WatchPlace() *ctxwatch.Place[*acquisition] { return &a.watch }
+func (a *acquisition) GiveUp(s lockerr.Stop) bool                { return a.cancel(s) }
 
 // The methods below make an acquisition the source of its future.
 

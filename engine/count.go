@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
+	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -72,12 +72,12 @@ type ask[T any] struct {
 // watched is an ask that its context cancels.
 type watched struct {
 	ask   *driver.Ask
-	place watch.Place[*watched]
+	place ctxwatch.Place[*watched]
 }
 
-// WatchPlace and GiveUp implement watch.Watched.
-func (w *watched) WatchPlace() *watch.Place[*watched] { return &w.place }
-func (w *watched) GiveUp(s lockerr.Stop) bool         { return w.ask.Cancel(s) }
+// WatchPlace and GiveUp implement ctxwatch.Watched.
+func (w *watched) WatchPlace() *ctxwatch.Place[*watched] { return &w.place }
+func (w *watched) GiveUp(s lockerr.Stop) bool            { return w.ask.Cancel(s) }
 
 func newAsk[T any](c counterHandle, r request[T]) *ask[T] {
 	a := &ask[T]{request: r, count: c}
@@ -159,7 +159,7 @@ func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 	case ctx == nil:
 		return 0, lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return 0, watch.StopOf(ctx).Unasked()
+		return 0, ctxwatch.StopOf(ctx).Unasked()
 	case c.err != nil:
 		return 0, c.err
 	case a.n > maxCount || a.n < -maxCount:
@@ -217,7 +217,7 @@ func (a *ask[T]) stop(ctx context.Context) {
 			a.fut.Abandon()
 		}
 	}()
-	s := watch.StopOf(ctx)
+	s := ctxwatch.StopOf(ctx)
 	asked = true
 	a.Cancel(s)
 }

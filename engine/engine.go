@@ -10,13 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/engine/internal/watchdog"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -36,8 +36,8 @@ type core struct {
 	cfg        Config // without passwords
 	clock      clock.Clock
 	world      world.World
-	watches    watch.Watches[*acquisition]
-	asks       watch.Watches[*watched]
+	watches    ctxwatch.Watches[*acquisition]
+	asks       ctxwatch.Watches[*watched]
 	gatherings gatherings
 	exec       executor.Executor
 	hooks      hookSet

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -22,7 +22,7 @@ type many struct {
 	of    manyTaker
 	home  *Engine   // of the first lock: its wheel and executor serve all of them
 	on    []*Engine // all of them, each once
-	watch watch.Place[*many]
+	watch ctxwatch.Place[*many]
 	limit taskTimer // of Wait
 
 	outages []*driver.Outage // of the engines; nil without Outage
@@ -96,9 +96,9 @@ func (t *many) finish() {
 	t.home.table.Timers.Cancel(&t.limit.timer)
 }
 
-// WatchPlace and GiveUp implement watch.Watched.
-func (t *many) WatchPlace() *watch.Place[*many] { return &t.watch }
-func (t *many) GiveUp(s lockerr.Stop) bool      { return t.of.cancel(s) }
+// WatchPlace and GiveUp implement ctxwatch.Watched.
+func (t *many) WatchPlace() *ctxwatch.Place[*many] { return &t.watch }
+func (t *many) GiveUp(s lockerr.Stop) bool         { return t.of.cancel(s) }
 
 // executor is half of what makes it the source of a future.
 func (t *many) executor() *executor.Executor { return &t.home.exec }
@@ -122,7 +122,7 @@ func (t *taskTimer) Fire(*wheel.Timer, clock.Instant) { t.fire() }
 // would not hear otherwise that this one is closing; and its timers are on the wheel of one
 // of them.
 type gatherings struct {
-	watches watch.Watches[*many]
+	watches ctxwatch.Watches[*many]
 
 	mu     sync.Mutex
 	closed bool
@@ -194,7 +194,7 @@ func (t *many) await(ctx context.Context, done, ended <-chan struct{}, abandon f
 			abandon()
 		}
 	}()
-	s := watch.StopOf(ctx)
+	s := ctxwatch.StopOf(ctx)
 	through = true
 	t.GiveUp(s)
 	t.home.world.Wait(ended, nil, nil)

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/watch"
 )
 
 // MultiLock is several locks that are taken as one: all of them, or none. See Multi.
@@ -183,7 +183,7 @@ func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o optio
 	case ctx == nil:
 		return o, nil, failed, lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return o, nil, failed, watch.StopOf(ctx).Unasked()
+		return o, nil, failed, ctxwatch.StopOf(ctx).Unasked()
 	}
 	var last *Engine
 	parents = make([]*lockHold, len(locks))

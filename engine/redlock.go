@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/watch"
 )
 
 // QuorumLock is one lock on several independent servers. It is held by the owner of a
@@ -228,7 +228,7 @@ func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o opti
 	case ctx == nil:
 		return o, nil, nil, failed, lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return o, nil, nil, failed, watch.StopOf(ctx).Unasked()
+		return o, nil, nil, failed, ctxwatch.StopOf(ctx).Unasked()
 	}
 	held, parents = heldIn(ctx), make([]*lockHold, len(locks))
 	for i, m := range locks {

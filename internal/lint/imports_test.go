@@ -37,7 +37,7 @@ var layers = map[string]int{
 	"engine/internal/waitq":     1,
 	"engine/internal/lockerr":   1,
 	"engine/internal/lock":      2,
-	"engine/internal/watch":     2,
+	"engine/internal/ctxwatch":  2,
 	"engine/internal/multilock": 3,
 	"engine/internal/counter":   3,
 	"engine/internal/quorum":    3,

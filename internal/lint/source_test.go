@@ -35,9 +35,9 @@ var clockFuncs = []string{"Now", "Since", "Until", "Sleep", "After", "Tick"}
 // an event loop that asks, or somebody who holds a lock: classify and resp.Outcome call
 // nothing.
 var walksErrors = map[string]string{
-	"engine/lock.go":                 "Do runs on a goroutine of the user's, without a lock",
-	"engine/rw.go":                   "so does Downgrade",
-	"engine/internal/watch/watch.go": "contexts are asked on a goroutine of their own, or the user's, without a lock",
+	"engine/lock.go":                    "Do runs on a goroutine of the user's, without a lock",
+	"engine/rw.go":                      "so does Downgrade",
+	"engine/internal/ctxwatch/watch.go": "contexts are asked on a goroutine of their own, or the user's, without a lock",
 }
 
 // testHelpers are packages of test code: it waits as tests do, and has their rules.

@@ -136,7 +136,7 @@ var mutants = []mutant{
 	{"mutex.go", "\treturn v.Int == script.Done || v.Int == script.Unheard, nil", "\treturn v.Int >= 0, nil", "ForceUnlock says whether there was a holder"},
 	{"mutex.go", "s.Mine || m.home.owns(field)", "m.home.owns(field) && i > 2", "State says whether a holder is of this engine"},
 	// Contexts of programs.
-	{"internal/watch/watch.go", "\t\tw.GiveUp(s)\n", "\t\t_, _ = w, s\n", "a future is cancelled when its context ends"},
+	{"internal/ctxwatch/watch.go", "\t\tw.GiveUp(s)\n", "\t\t_, _ = w, s\n", "a future is cancelled when its context ends"},
 	{"lock_hold.go", "\tif cause == ErrReleased {", "\tif false {", "the context of a hold does not bound its Unlock"},
 	// Close and Shutdown.
 	{"engine.go", "\te.gatherings.close()\n\te.table.StopWaiting()\n\tif !e", "\tif !e", "Shutdown fails waiters"},

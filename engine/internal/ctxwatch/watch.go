@@ -1,6 +1,6 @@
-// Package watch gives up what waits when the context of its caller ends. It calls the
+// Package ctxwatch gives up what waits when the context of its caller ends. It calls the
 // methods of contexts, which may be the user's own, on no event loop and under no lock.
-package watch
+package ctxwatch
 
 import (
 	"cmp"
