@@ -12,13 +12,13 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/watchdog"
-	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -35,7 +35,7 @@ type Engine struct{ *core }
 type core struct {
 	cfg        Config // without passwords
 	clock      clock.Clock
-	world      world.World
+	world      env.Env
 	watches    ctxwatch.Watches[*acquisition]
 	asks       ctxwatch.Watches[*watched]
 	gatherings gatherings
@@ -76,7 +76,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	e := start(cfg, world.From(ctx))
+	e := start(cfg, env.From(ctx))
 	if cfg.Lazy {
 		return e, nil
 	}
@@ -88,7 +88,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 }
 
 // start makes the parts and lets them connect.
-func start(cfg Config, w world.World) *Engine {
+func start(cfg Config, w env.Env) *Engine {
 	e := &Engine{&core{cfg: cfg, world: w, clock: w.Clock}}
 	e.cfg.Password, e.cfg.SentinelPassword = "", ""
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
@@ -114,8 +114,8 @@ func start(cfg Config, w world.World) *Engine {
 	client.Scripts = script.Texts()
 	// The client may begin to connect, and report it, before the table has it.
 	ready := make(chan struct{})
-	e.table.SetClient(w.Client(client, world.Events{
-		Connection: func(s resp.State, lane world.Lane) {
+	e.table.SetClient(w.Client(client, env.Events{
+		Connection: func(s resp.State, lane env.Lane) {
 			<-ready
 			e.connection(s, lane)
 		},
@@ -145,7 +145,7 @@ func (e *Engine) maxPause() time.Duration {
 }
 
 // connection hears of connections that come and go.
-func (e *Engine) connection(s resp.State, lane world.Lane) {
+func (e *Engine) connection(s resp.State, lane env.Lane) {
 	if s.Up {
 		e.table.Up(s.Role, lane)
 		e.log(slog.LevelDebug, "pawl: connected", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane)

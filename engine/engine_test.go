@@ -16,8 +16,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/redacttest"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -43,7 +43,7 @@ func openOn(t testing.TB, s *redistest.Server, clk clock.Clock, change ...func(*
 	for _, f := range change {
 		f(&cfg)
 	}
-	e := start(cfg.withDefaults(), world.Real(clk))
+	e := start(cfg.withDefaults(), env.Real(clk))
 	t.Cleanup(func() { _ = e.Close() })
 	if err := connected(e).WaitReady(ctxT(t)); err != nil {
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func TestEngine_TimingWheelDead_ShortLeaseEndsInTime(t *testing.T) {
 }
 
 // closedClient is a client that can only be closed.
-type closedClient struct{ world.Client }
+type closedClient struct{ env.Client }
 
 func (closedClient) Close() error { return nil }
 
@@ -281,8 +281,8 @@ func TestEngine_EventsBeforeItHasItsClient_Wait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var heard atomic.Int32
-		w := world.Real(clock.System())
-		w.Client = func(_ resp.Config, events world.Events) world.Client {
+		w := env.Real(clock.System())
+		w.Client = func(_ resp.Config, events env.Events) env.Client {
 			go func() {
 				events.Connection(resp.State{Up: true}, resp.LaneID{})
 				heard.Add(1)

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
@@ -98,7 +98,7 @@ func openAt(t *testing.T, p *faultproxy.Proxy, clk clock.Clock, change ...func(*
 		f(&cfg)
 	}
 	cfg.wheel.Workers = 1 // timers fire in order: see pass
-	e := start(cfg.withDefaults(), world.Real(clk))
+	e := start(cfg.withDefaults(), env.Real(clk))
 	t.Cleanup(func() { _ = e.Close() })
 	if err := connected(e).WaitReady(ctxT(t)); err != nil {
 		t.Fatal(err)
@@ -289,10 +289,10 @@ func report(t testing.TB, e *Engine) {
 }
 
 // connected is the client of an engine that lives in the real world.
-func connected(e *Engine) *resp.Client { return e.table.Client.(world.Connected).Client }
+func connected(e *Engine) *resp.Client { return e.table.Client.(env.Connected).Client }
 
 // inspect is what an engine remembers.
-func inspect(e *Engine) world.Inside { return e.inside() }
+func inspect(e *Engine) env.Inside { return e.inside() }
 
 // renewAll makes an engine renew everything that it holds.
 func renewAll(e *Engine) { e.table.Renewer.All() }

@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/world"
 )
 
 // holdsKey is where a context carries its holds.
@@ -61,7 +61,7 @@ func (l *Hold) Context(parent context.Context) context.Context {
 }
 
 // make makes the context.
-func (c *heldContext) make(w *world.World) context.Context {
+func (c *heldContext) make(w *env.Env) context.Context {
 	c.outer = heldIn(c.parent)
 	inner, cancel := context.WithCancelCause(context.WithValue(c.parent, holdsKey{}, c))
 	c.cancel = cancel

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/world"
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
@@ -104,8 +104,8 @@ func (e *Engine) connected() (n int, downSince map[string]time.Time) {
 	return n, downSince
 }
 
-// inside is what the world may look at: see world.World.
-func (e *Engine) inside() (in world.Inside) {
+// inside is what the world may look at: see env.Env.
+func (e *Engine) inside() (in env.Inside) {
 	for i := range e.table.Shards() {
 		sh := &e.table.Shards()[i]
 		sh.Lock()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/world"
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/redact"
 )
@@ -72,25 +72,25 @@ func start(t testing.TB, env *Env, change []func(*engine.Config)) *Env {
 // Open connects another client, with the Config of the first and the given changes. The
 // two clients exclude each other like two processes. Open's client is closed with the
 // test.
-func (env *Env) Open(change ...func(*engine.Config)) *engine.Engine {
-	env.t.Helper()
-	cfg := env.config
+func (v *Env) Open(change ...func(*engine.Config)) *engine.Engine {
+	v.t.Helper()
+	cfg := v.config
 	for _, f := range change {
 		f(&cfg)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
-	w := world.From(ctx)
+	w := env.From(ctx)
 	var lose func(key string, why uint8) int
 	w.Lose = func(f func(key string, why uint8) int) { lose = f }
-	e, err := engine.New(world.With(ctx, w), cfg)
+	e, err := engine.New(env.With(ctx, w), cfg)
 	if err != nil {
-		env.t.Fatalf("enginetest: connecting to the server: %v", err)
+		v.t.Fatalf("enginetest: connecting to the server: %v", err)
 	}
-	env.mu.Lock()
-	defer env.mu.Unlock()
-	env.mu.engines = append(env.mu.engines, e)
-	env.mu.lose = append(env.mu.lose, lose)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.mu.engines = append(v.mu.engines, e)
+	v.mu.lose = append(v.mu.lose, lose)
 	return e
 }
 

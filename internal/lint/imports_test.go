@@ -72,7 +72,7 @@ var core = []string{"engine", "resp", "wheel", "internal/clock", "internal/invar
 var testPackages = []string{"engine/enginetest", "engine/internal/kit", "engine/internal/sim", "engine/internal/sim/keyspace", "resp/internal/requesttest"}
 
 // worldly are the packages of the engine that make a world, and may draw lots.
-var worldly = []string{"engine/internal/world", "engine/internal/sim"}
+var worldly = []string{"engine/internal/env", "engine/internal/sim"}
 
 // coreModules are the modules that core may import directly. Another one needs a
 // reason that convinces in DESIGN.md: every user of the engine pays for it.
@@ -139,7 +139,7 @@ func importComplaints(p goPackage) []string {
 	if decides := p.name() == "engine" || within(p.name(), "engine/internal"); decides && !slices.Contains(worldly, p.name()) {
 		for _, imp := range []string{"math/rand/v2", "crypto/rand"} {
 			if slices.Contains(p.Imports, imp) {
-				complain("imports %s: take it from engine/internal/world, or a simulation cannot decide it", imp)
+				complain("imports %s: take it from engine/internal/env, or a simulation cannot decide it", imp)
 			}
 		}
 	}
@@ -196,9 +196,9 @@ func TestImportComplaints_Samples_AreFound(t *testing.T) {
 		pkg("engine", in("resp"), in("wheel"), in("engine/internal/waitq")),
 		pkg("engine/internal/watchdog", in("engine/internal/script"), in("resp")),
 		pkg("engine/internal/driver", in("engine/internal/recovery"), in("engine/internal/lock")),
-		pkg("engine/internal/recovery", in("engine/internal/world"), in("engine/internal/lock"), in("wheel")),
+		pkg("engine/internal/recovery", in("engine/internal/env"), in("engine/internal/lock"), in("wheel")),
 		pkg("engine/enginetest", in("engine"), in("internal/embedded"), "testing"),
-		pkg("engine/internal/world", in("resp"), "math/rand/v2", "crypto/rand"),
+		pkg("engine/internal/env", in("resp"), "math/rand/v2", "crypto/rand"),
 		pkg("engine/internal/kit", in("engine"), in("internal/redistest"), "testing", "go.uber.org/goleak"),
 		pkg("bench", in("bench/internal/process"), in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
 		pkg("cmd/pawl", in("cmd/pawl/internal/target"), in("cmd/pawl/internal/exit"), in("internal/keyview"), in("bench"), in("engine"), "github.com/spf13/cobra"),
@@ -227,7 +227,7 @@ func TestImportComplaints_Samples_AreFound(t *testing.T) {
 		pkg("engine/internal/lock", in("engine/internal/recovery")),
 		pkg("engine/internal/lock", in("engine/internal/counter")),
 		pkg("engine/internal/counter", in("engine/internal/script")),
-		pkg("engine/internal/world", in("engine/internal/recovery")),
+		pkg("engine/internal/env", in("engine/internal/recovery")),
 		pkg("engine/internal/recovery", in("engine/internal/driver")),
 		pkg("engine/internal/recovery", in("engine")),
 		pkg("engine/internal/lock", in("engine/internal/multilock")),

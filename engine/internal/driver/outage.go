@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
-	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -27,7 +27,7 @@ import (
 // mu is taken under the lock of a shard, and takes those of links and of the wheel.
 type Outages struct {
 	clock  clock.Clock
-	timers world.Timers
+	timers env.Timers
 	timer  wheel.Timer
 
 	mu struct {
@@ -37,7 +37,7 @@ type Outages struct {
 	}
 }
 
-func (o *Outages) init(c clock.Clock, timers world.Timers) {
+func (o *Outages) init(c clock.Clock, timers env.Timers) {
 	o.clock, o.timers = c, timers
 	o.timer.Init(o)
 }
@@ -54,7 +54,7 @@ type Outage struct {
 
 // Site is the server of a name.
 type Site struct {
-	Client world.Client
+	Client env.Client
 	Route  uint64
 }
 

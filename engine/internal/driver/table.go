@@ -3,13 +3,13 @@ package driver
 import (
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/watchdog"
-	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -52,7 +52,7 @@ type Config struct {
 	Engine  Engine
 	ID      string // the first half of every owner
 	Machine lock.Config
-	World   world.World
+	World   env.Env
 	// Keep is how long a release is remembered, for a server that replaces its server. It is 0
 	// for one that nothing replaces.
 	Keep time.Duration
@@ -66,8 +66,8 @@ const shardCount = 256
 // and then SetClient give it the rest, before the first event.
 type Table struct {
 	Config
-	Client   world.Client
-	Timers   world.Timers
+	Client   env.Client
+	Timers   env.Timers
 	Renewer  *watchdog.Renewer
 	Recovery *recovery.Recovery
 	Outages  Outages
@@ -88,7 +88,7 @@ func (t *Table) Init(cfg Config) {
 }
 
 // SetTimers gives the table its timers; onRound hears of renewals.
-func (t *Table) SetTimers(timers world.Timers, onRound func(watchdog.Round)) {
+func (t *Table) SetTimers(timers env.Timers, onRound func(watchdog.Round)) {
 	t.Timers = timers
 	t.Outages.init(t.World.Clock, timers)
 	t.Renewer = watchdog.New(watchdog.Config{
@@ -98,13 +98,13 @@ func (t *Table) SetTimers(timers world.Timers, onRound func(watchdog.Round)) {
 }
 
 // SetClient gives the table its client, whose events come to Up and Rerouted.
-func (t *Table) SetClient(c world.Client) {
+func (t *Table) SetClient(c env.Client) {
 	t.Client = c
 	t.Recovery = t.newRecovery()
 }
 
 // Up hears that a connection has come.
-func (t *Table) Up(role resp.Role, lane world.Lane) {
+func (t *Table) Up(role resp.Role, lane env.Lane) {
 	switch role {
 	case resp.RoleLane:
 		t.Recovery.Up(lane)

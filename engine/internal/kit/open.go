@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/world"
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -17,11 +17,11 @@ import (
 
 // watched is the world of an engine: the real one, which has kept what it gave away.
 type watched struct {
-	world.World
+	env.Env
 	client  *resp.Client
-	timers  world.Timers
+	timers  env.Timers
 	rebuilt func(reason string)
-	inside  func() world.Inside
+	inside  func() env.Inside
 }
 
 // worlds has those of all engines that are open, by *engine.Engine.
@@ -38,20 +38,20 @@ func worldOf(e *engine.Engine) *watched {
 // newWorld is the real world with the time of a clock. The changes are to what the engine
 // asks it for.
 func newWorld(c clock.Clock, timers func(*wheel.Config), client func(*resp.Config)) *watched {
-	w := &watched{World: world.Real(c)}
+	w := &watched{Env: env.Real(c)}
 	realClient, realTimers := w.Client, w.Timers
-	w.Client = func(cfg resp.Config, events world.Events) world.Client {
+	w.Client = func(cfg resp.Config, events env.Events) env.Client {
 		client(&cfg)
 		opened := realClient(cfg, events)
-		w.client = opened.(world.Connected).Client
+		w.client = opened.(env.Connected).Client
 		return opened
 	}
-	w.Timers = func(cfg wheel.Config) world.Timers {
+	w.Timers = func(cfg wheel.Config) env.Timers {
 		timers(&cfg)
 		w.rebuilt, w.timers = cfg.OnRebuild, realTimers(cfg)
 		return w.timers
 	}
-	w.Look = func(inside func() world.Inside) { w.inside = inside }
+	w.Look = func(inside func() env.Inside) { w.inside = inside }
 	return w
 }
 
@@ -64,7 +64,7 @@ func (w *watched) open(t testing.TB, url string, change []func(*engine.Config)) 
 	for _, f := range change {
 		f(&cfg)
 	}
-	e, err := engine.New(world.With(context.Background(), w.World), cfg)
+	e, err := engine.New(env.With(context.Background(), w.Env), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func Behind(t testing.TB, change ...func(*engine.Config)) (*redistest.Server, *f
 func Client(e *engine.Engine) *resp.Client { return worldOf(e).client }
 
 // Inside is what the engine remembers.
-func Inside(e *engine.Engine) world.Inside { return worldOf(e).inside() }
+func Inside(e *engine.Engine) env.Inside { return worldOf(e).inside() }
 
 // RenewAll makes the engine renew everything that it holds: it is told that the wall clock
 // was set, and leases count on the server's.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
@@ -61,7 +61,7 @@ func newLab(t *testing.T, keep time.Duration) *lab {
 
 func (l *lab) Closing() bool                             { l.unlocked(); return l.closing }
 func (l *lab) Route(name string) uint64                  { return uint64(name[0]) }
-func (l *lab) LaneOf(route uint64) world.Lane            { return l.lanes[route] }
+func (l *lab) LaneOf(route uint64) env.Lane              { return l.lanes[route] }
 func (l *lab) ServerOf(route uint64) resp.ServerID       { return l.lanes[route].server }
 func (l *lab) Cancel(t *wheel.Timer) bool                { delete(l.timers, t); return true }
 func (l *lab) Schedule(t *wheel.Timer, at clock.Instant) { l.timers[t] = at }

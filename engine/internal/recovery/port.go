@@ -3,8 +3,8 @@ package recovery
 import (
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
@@ -57,11 +57,11 @@ const (
 	StalledAgain       // and Add has been told
 )
 
-// Client is what a Recovery uses of a world.Client.
+// Client is what a Recovery uses of an env.Client.
 type Client interface {
 	Submit(route uint64, r resp.Request)
 	Route(name string) uint64
-	LaneOf(route uint64) world.Lane
+	LaneOf(route uint64) env.Lane
 	ServerOf(route uint64) resp.ServerID
 }
 

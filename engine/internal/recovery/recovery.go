@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -21,8 +21,8 @@ type Recovery struct {
 	cfg Config
 	mu  struct {
 		sync.Mutex
-		lanes map[world.Lane]*lane // those that have something to do
-		count uint64               // of lanes that ever had
+		lanes map[env.Lane]*lane // those that have something to do
+		count uint64             // of lanes that ever had
 		drops drops
 	}
 	released memory
@@ -31,7 +31,7 @@ type Recovery struct {
 // lane is one that has something to do. Its Recovery's mu guards it.
 type lane struct {
 	recovery *Recovery
-	id       world.Lane
+	id       env.Lane
 	number   uint64 // in the order in which they came to have something to do
 	backlog
 	pace  lock.Pace   // by which commands know the lane
@@ -41,12 +41,12 @@ type lane struct {
 // New makes a Recovery.
 func New(cfg Config) *Recovery {
 	v := &Recovery{cfg: cfg}
-	v.mu.lanes = make(map[world.Lane]*lane)
+	v.mu.lanes = make(map[env.Lane]*lane)
 	v.released.init(v)
 	return v
 }
 
-func (v *Recovery) laneLocked(id world.Lane) *lane {
+func (v *Recovery) laneLocked(id env.Lane) *lane {
 	l := v.mu.lanes[id]
 	if l == nil {
 		v.mu.count++
@@ -138,7 +138,7 @@ func (v *Recovery) Again(list []Release, at clock.Instant) {
 
 // Up is called when the lane has a connection again. Where the tries start is random, so that
 // the processes do not all ask for the same names.
-func (v *Recovery) Up(id world.Lane) {
+func (v *Recovery) Up(id env.Lane) {
 	v.mu.Lock()
 	if l := v.mu.lanes[id]; l != nil {
 		v.cfg.Shuffle(len(l.tries), func(i, j int) { l.tries[i], l.tries[j] = l.tries[j], l.tries[i] })
@@ -188,7 +188,7 @@ func (v *Recovery) answered(l *lane, works bool) {
 
 // resume goes on with what waits, as far as the bound and the connection allow. Every answer
 // that is counted calls it again.
-func (v *Recovery) resume(id world.Lane) {
+func (v *Recovery) resume(id env.Lane) {
 	for {
 		up := id.Up()
 		if !up && !v.cfg.Engine.Closing() {
@@ -219,7 +219,7 @@ func (v *Recovery) resume(id world.Lane) {
 }
 
 // next takes out what is to be sent next on a lane.
-func (v *Recovery) next(id world.Lane, up bool) (*lane, step) {
+func (v *Recovery) next(id env.Lane, up bool) (*lane, step) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	l := v.mu.lanes[id]

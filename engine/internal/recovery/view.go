@@ -3,7 +3,7 @@ package recovery
 import (
 	"slices"
 
-	"github.com/pawl-lock/pawl/engine/internal/world"
+	"github.com/pawl-lock/pawl/engine/internal/env"
 )
 
 // View is what a Recovery shows to those who only look: reports and tests.
@@ -14,7 +14,7 @@ type View struct {
 
 // LaneView is a lane that has something to do.
 type LaneView struct {
-	Lane          world.Lane
+	Lane          env.Lane
 	Urgent, Tries []Name
 	Again         int // past releases
 	Out           int // without an answer

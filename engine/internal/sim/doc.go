@@ -1,7 +1,7 @@
 // Package sim runs engines in a world that one seed decides: time, timers, the network,
 // a server, and the programs of several processes. Everything that decides in an engine
 // runs for real (its state machines, its queues, the watchdog, the recovery); everything
-// around it is a model, put in its place through package world.
+// around it is a model, put in its place through package env.
 //
 // There is no real time, and one thing happens at a time: each goroutine of an engine or a
 // program is a coroutine, which runs until it waits (thread.go). So the same seed gives the same story, event

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/world"
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
@@ -24,7 +24,7 @@ type site struct {
 	server *server
 	epoch  int // of the server, as it knows it
 	engine *engine.Engine
-	events world.Events
+	events env.Events
 
 	nodes  []*node          // one, unless it is a cluster
 	layout map[uint16]*node // who serves a slot, as far as it knows
@@ -73,10 +73,10 @@ func (p *process) newSite(i int) *site {
 			x.layout[number] = x.nodeAt(t.at)
 		}
 	}
-	w := world.World{
+	w := env.Env{
 		Clock:  (*siteClock)(x),
-		Client: func(_ resp.Config, e world.Events) world.Client { x.events = e; return (*client)(x) },
-		Timers: func(wheel.Config) world.Timers { return (*timers)(x) },
+		Client: func(_ resp.Config, e env.Events) env.Client { x.events = e; return (*client)(x) },
+		Timers: func(wheel.Config) env.Timers { return (*timers)(x) },
 		Go: func(f func()) {
 			if !s.over {
 				s.after(s.soon(), p, func() { s.start(p, f) })
@@ -116,7 +116,7 @@ func (p *process) newSite(i int) *site {
 	case s.cluster != nil:
 		cfg.Topology, cfg.Sharding = "cluster", s.cluster.mode
 	}
-	e, err := engine.New(world.With(context.Background(), w), cfg)
+	e, err := engine.New(env.With(context.Background(), w), cfg)
 	if err != nil {
 		panic("BUG: sim: " + err.Error())
 	}
@@ -233,7 +233,7 @@ type lane struct {
 	epoch int
 }
 
-// Up implements world.Lane.
+// Up implements env.Lane.
 func (l lane) Up() bool { return l.epoch == l.p.epoch && l.node.lanes[l.index].up }
 
 // The methods below are the site as a client.
@@ -255,9 +255,9 @@ func (p *client) SubmitDurable(route uint64, r resp.DurableRequest) { p.conn(rou
 func (p *client) SubmitDurableRenewal(route uint64, r resp.DurableRequest) {
 	p.node(route).renewal.submit(r)
 }
-func (p *client) Subscribe(ch *resp.Channel)     { (*site)(p).subscribe(ch) }
-func (p *client) Unsubscribe(ch *resp.Channel)   { (*site)(p).unsubscribe(ch) }
-func (p *client) LaneOf(route uint64) world.Lane { return p.conn(route).lane }
+func (p *client) Subscribe(ch *resp.Channel)   { (*site)(p).subscribe(ch) }
+func (p *client) Unsubscribe(ch *resp.Channel) { (*site)(p).unsubscribe(ch) }
+func (p *client) LaneOf(route uint64) env.Lane { return p.conn(route).lane }
 func (p *client) ServerOf(route uint64) resp.ServerID {
 	return resp.ServerID(p.epoch + 1 + slices.Index(p.nodes, p.node(route)))
 }

@@ -1,11 +1,11 @@
-// Package world is what an engine needs of the world around it: time, timers,
+// Package env is what an engine needs of the world around it: time, timers,
 // connections, goroutines and randomness. It decides nothing about locks. No other package of
 // the engine makes them or asks a generator for random numbers. The real one is the machine and the network.
 // The simulation has another (engine/internal/sim), in which one seed decides everything.
 //
 // What an engine decides depends on nothing else. Calls that block wait with After and Wait,
 // but for Await, AwaitAll and AwaitAny of futures.
-package world
+package env
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// World makes the parts of an engine.
-type World struct {
+// Env makes the parts of an engine.
+type Env struct {
 	Clock  clock.Clock
 	Client func(resp.Config, Events) Client
 	Timers func(wheel.Config) Timers
@@ -57,10 +57,10 @@ type Inside struct {
 }
 
 // Draw returns a random duration in [0, d).
-func (w *World) Draw(d time.Duration) time.Duration { return time.Duration(w.Int64N(int64(d))) }
+func (w *Env) Draw(d time.Duration) time.Duration { return time.Duration(w.Int64N(int64(d))) }
 
 // Shuffle brings n things into a random order.
-func (w *World) Shuffle(n int, swap func(i, j int)) {
+func (w *Env) Shuffle(n int, swap func(i, j int)) {
 	for i := n - 1; i > 0; i-- {
 		swap(i, int(w.Int64N(int64(i+1))))
 	}
@@ -82,7 +82,7 @@ type Lane interface {
 }
 
 // Events are what a Client tells its engine. They are called on event loops, or on
-// goroutines of the client. If World.Client has not returned yet they wait for it, so it
+// goroutines of the client. If Env.Client has not returned yet they wait for it, so it
 // must not call them itself.
 type Events struct {
 	// Connection: one came or went. lane is that of a resp.RoleLane.
@@ -120,8 +120,8 @@ type Client interface {
 }
 
 // Real is the machine and the network, with the time of a clock.
-func Real(c clock.Clock) World {
-	return World{
+func Real(c clock.Clock) Env {
+	return Env{
 		Clock:     c,
 		Client:    open,
 		Timers:    func(cfg wheel.Config) Timers { return wheel.New(cfg) },
@@ -173,13 +173,13 @@ func open(cfg resp.Config, events Events) Client {
 type contextKey struct{}
 
 // With returns a context in which engine.New makes an engine of this world.
-func With(ctx context.Context, w World) context.Context {
+func With(ctx context.Context, w Env) context.Context {
 	return context.WithValue(ctx, contextKey{}, &w)
 }
 
 // From returns the world of a context; the real one if it has none.
-func From(ctx context.Context) World {
-	if w, ok := ctx.Value(contextKey{}).(*World); ok {
+func From(ctx context.Context) Env {
+	if w, ok := ctx.Value(contextKey{}).(*Env); ok {
 		return *w
 	}
 	return Real(clock.System())
