@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 func TestConfig_BadFields_AreReportedAtOnce(t *testing.T) {
@@ -31,7 +31,7 @@ func TestConfig_BadFields_AreReportedAtOnce(t *testing.T) {
 	}
 	for _, field := range []string{"Addrs (2)", `Addrs ("nowhere")`, `Addrs ("")`, "Username", "DB", "Lease", "Margin",
 		"CommandTimeout", "DialTimeout", "CloseTimeout", "Lanes", "EventLoops", "MaxInFlight"} {
-		if !kit.HasText(err, "Config."+field) {
+		if !testkit.HasText(err, "Config."+field) {
 			t.Errorf("%s is not reported:\n%v", field, err)
 		}
 	}
@@ -45,8 +45,8 @@ func TestConfig_BadFields_AreReportedAtOnce(t *testing.T) {
 // A field that was left alone is not called bad because of another one.
 func TestConfig_BadFields_DefaultsAreNotReported(t *testing.T) {
 	t.Parallel()
-	err := kit.ErrOf(engine.New(context.Background(), engine.Config{Lease: time.Nanosecond}))
-	if !kit.HasText(err, "Config.Lease (1ns) must be at least 30ms") || kit.HasText(err, "Margin") {
+	err := testkit.ErrOf(engine.New(context.Background(), engine.Config{Lease: time.Nanosecond}))
+	if !testkit.HasText(err, "Config.Lease (1ns) must be at least 30ms") || testkit.HasText(err, "Margin") {
 		t.Error(err)
 	}
 }
@@ -78,7 +78,7 @@ func TestConfig_Contradictions_AreReported(t *testing.T) {
 		"host:port":                {Addrs: []string{"a:99999"}},
 	} {
 		_, err := engine.New(context.Background(), c)
-		if !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, text) || kit.HasText(err, "hunter2") {
+		if !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, text) || testkit.HasText(err, "hunter2") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -216,10 +216,10 @@ func TestParseURL_BadURLs_AreRefused(t *testing.T) {
 		"redis://h?Password=1&hunter2&hunter2":               "not known",
 	} {
 		_, err := engine.ParseURL(url)
-		if !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, text) {
+		if !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, text) {
 			t.Errorf("%q: %v, want %q", url, err, text)
 		}
-		if kit.HasText(err, "hunter2") {
+		if testkit.HasText(err, "hunter2") {
 			t.Errorf("%q: the password is told: %v", url, err)
 		}
 	}
@@ -303,7 +303,7 @@ func TestParseURL_FormsOfOtherClients_AreAsThePageSays(t *testing.T) {
 			for _, url := range []string{form[1], " " + form[1] + "\r\n", `"` + form[1] + `"`} {
 				c, err := engine.ParseURL(url)
 				if refusal, refused := strings.CutPrefix(want, "refused: "); refused {
-					if !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, strings.Trim(refusal, "`")) || kit.HasText(err, "pw") {
+					if !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, strings.Trim(refusal, "`")) || testkit.HasText(err, "pw") {
 						t.Errorf("%q: %v, want %s", url, err, want)
 					}
 					continue
@@ -330,7 +330,7 @@ func TestParseURL_SeveralForeignSettings_AreReportedAtOnce(t *testing.T) {
 	for range 20 {
 		_, err := engine.ParseURL(url)
 		for _, text := range []string{"skip_verify is another client's", "tls_cert_file is another client's", `"alpha", "zone"`} {
-			if !kit.HasText(err, text) {
+			if !testkit.HasText(err, text) {
 				t.Fatalf("%v lacks %s", err, text)
 			}
 		}
@@ -357,7 +357,7 @@ func TestParseURL_OneSettingUnderTwoNames_IsGivenTwice(t *testing.T) {
 		"redis+cluster://h?sentinel_tls=on":                  "without Topology sentinel",
 		"rediss+sentinel://h/m?sentinel_tls=1&sentinelTls=0": "2 times",
 	} {
-		if _, err := engine.ParseURL(url); !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, text) {
+		if _, err := engine.ParseURL(url); !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, text) {
 			t.Errorf("%s: %v, want %s", url, err, text)
 		}
 	}
@@ -449,7 +449,7 @@ func TestParseURL_NoVerification_IsRefusedInWhateverWords(t *testing.T) {
 		"skip_verify", "skip_tls_verify", "tlsSkipVerify", "noverify", "tls_no_verify", "sslNoVerify", "disable_verify",
 		"disableTLSVerification", "ignore_verification", "insecure", "tlsInsecure", "allowInvalidCertificates", "trustServerCertificate",
 	} {
-		if _, err := engine.ParseURL("rediss://h?" + name + "=true"); !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, "--insecure-skip-verify") {
+		if _, err := engine.ParseURL("rediss://h?" + name + "=true"); !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, "--insecure-skip-verify") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := engine.ParseURL("rediss://h?" + name + "=false"); err != nil { // what the URL says anyway
@@ -515,7 +515,7 @@ func TestParseURL_ListsOfHosts_AreReadWithCare(t *testing.T) {
 		"redis+sentinel://h1,user:hunter2@h2/mymaster",
 	} {
 		c, err := engine.ParseURL(url)
-		if !errors.Is(err, engine.ErrInvalid) || kit.HasText(err, "hunter2") {
+		if !errors.Is(err, engine.ErrInvalid) || testkit.HasText(err, "hunter2") {
 			t.Errorf("%s: %+v, %v", url, c.Addrs, err)
 		}
 	}

@@ -12,63 +12,63 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // A worker holds a lock, and its last act is to count down: nobody may be left to wait for that.
 func TestLatch_Shutdown_CountDownIsAllowed(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	worker, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	worker, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 	latch := other.Latch("l")
-	if _, err := latch.TrySetCount(kit.Ctx(t), 1); err != nil {
+	if _, err := latch.TrySetCount(testkit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	waits := latch.AwaitAsync(kit.Ctx(t))
-	h := kit.MustLock(t, worker.Mutex("x"))
+	waits := latch.AwaitAsync(testkit.Ctx(t))
+	h := testkit.MustLock(t, worker.Mutex("x"))
 	shut := make(chan error, 1)
-	go func() { shut <- worker.Shutdown(kit.Ctx(t)) }()
-	kit.Eventually(t, "it shuts down", engine.Closing(worker))
-	if err := worker.Latch("l").CountDown(kit.Ctx(t)); err != nil {
+	go func() { shut <- worker.Shutdown(testkit.Ctx(t)) }()
+	testkit.Eventually(t, "it shuts down", engine.Closing(worker))
+	if err := worker.Latch("l").CountDown(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	if _, err := worker.Latch("l").Count(kit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
+	if _, err := worker.Latch("l").Count(testkit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
 		t.Errorf("a look: %v", err)
 	}
-	kit.MustUnlock(t, h)
-	if err := kit.Receive(t, shut); err != nil {
+	testkit.MustUnlock(t, h)
+	if err := testkit.Receive(t, shut); err != nil {
 		t.Error(err)
 	}
-	if _, err := waits.Await(kit.Ctx(t)); err != nil {
+	if _, err := waits.Await(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	if err := worker.Latch("l").CountDown(kit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
+	if err := worker.Latch("l").CountDown(testkit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
 
 func wantAvailable(t testing.TB, s engine.Semaphore, want int) {
 	t.Helper()
-	if n, err := s.Available(kit.Ctx(t)); err != nil || n != want {
+	if n, err := s.Available(testkit.Ctx(t)); err != nil || n != want {
 		t.Errorf("%d are available, %v; want %d", n, err, want)
 	}
 }
 
 func TestSemaphore_Permits_AreCounted(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	e := kit.Open(t, srv.URL())
-	ctx := kit.Ctx(t)
+	srv := testkit.Server(t)
+	e := testkit.Open(t, srv.URL())
+	ctx := testkit.Ctx(t)
 	s := e.Semaphore("s")
 	wantAvailable(t, s, 0)
 	if p, err := s.TryAcquire(ctx, 1); p != nil || !errors.Is(err, engine.ErrNoPermits) || !errors.Is(err, engine.ErrNotAcquired) {
 		t.Fatal(p, err)
 	}
-	kit.MustSetPermits(t, s, 5)
+	testkit.MustSetPermits(t, s, 5)
 	if set, err := s.TrySetPermits(ctx, 7); set || err != nil {
 		t.Error(set, err)
 	}
-	p := kit.MustAcquire(t, s, 3)
+	p := testkit.MustAcquire(t, s, 3)
 	if p.Count() != 3 || p.Err() != nil {
 		t.Error(p.Count(), p.Err())
 	}
@@ -105,11 +105,11 @@ func TestSemaphore_Permits_AreCounted(t *testing.T) {
 
 func TestSemaphore_AcquireOfNone_AsksNoServer(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	e := kit.Open(t, srv.URL())
-	ctx := kit.Ctx(t)
+	srv := testkit.Server(t)
+	e := testkit.Open(t, srv.URL())
+	ctx := testkit.Ctx(t)
 	before := srv.CommandStats()["evalsha"]
-	p := kit.MustAcquire(t, e.Semaphore("s"), 0)
+	p := testkit.MustAcquire(t, e.Semaphore("s"), 0)
 	if err := p.Release(ctx); err != nil || p.Err() != engine.ErrReleased {
 		t.Error(err, p.Err())
 	}
@@ -124,28 +124,28 @@ func TestSemaphore_AcquireOfNone_AsksNoServer(t *testing.T) {
 
 func TestSemaphore_BadArguments_AreInvalid(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	e := kit.Open(t, srv.URL())
-	ctx := kit.Ctx(t)
+	srv := testkit.Server(t)
+	e := testkit.Open(t, srv.URL())
+	ctx := testkit.Ctx(t)
 	s := e.Semaphore("s")
 	var none context.Context
 	for _, err := range []error{
-		kit.ErrOf(s.Acquire(ctx, -1)), kit.ErrOf(s.TryAcquire(ctx, 1<<31)), kit.ErrOf(s.TrySetPermits(ctx, -1)), s.AddPermits(ctx, -1<<31), s.AddPermits(ctx, math.MinInt),
-		kit.ErrOf(s.Acquire(ctx, 1, engine.Lease(time.Second))), kit.ErrOf(s.Acquire(ctx, 1, engine.Wait(-1))), kit.ErrOf(s.Acquire(none, 1)),
-		kit.ErrOf(engine.Semaphore{}.Acquire(ctx, 1)), kit.ErrOf(engine.Semaphore{}.Available(ctx)), engine.Latch{}.CountDown(ctx), kit.ErrOf(e.Semaphore("").Available(ctx)),
-		kit.ErrOf(engine.Semaphore{}.AcquireAsync(ctx, 1).Await(ctx)), e.Latch("l").Await(ctx, engine.MinHold(time.Second)), kit.ErrOf(e.Latch("l").TrySetCount(ctx, -1)),
+		testkit.ErrOf(s.Acquire(ctx, -1)), testkit.ErrOf(s.TryAcquire(ctx, 1<<31)), testkit.ErrOf(s.TrySetPermits(ctx, -1)), s.AddPermits(ctx, -1<<31), s.AddPermits(ctx, math.MinInt),
+		testkit.ErrOf(s.Acquire(ctx, 1, engine.Lease(time.Second))), testkit.ErrOf(s.Acquire(ctx, 1, engine.Wait(-1))), testkit.ErrOf(s.Acquire(none, 1)),
+		testkit.ErrOf(engine.Semaphore{}.Acquire(ctx, 1)), testkit.ErrOf(engine.Semaphore{}.Available(ctx)), engine.Latch{}.CountDown(ctx), testkit.ErrOf(e.Semaphore("").Available(ctx)),
+		testkit.ErrOf(engine.Semaphore{}.AcquireAsync(ctx, 1).Await(ctx)), e.Latch("l").Await(ctx, engine.MinHold(time.Second)), testkit.ErrOf(e.Latch("l").TrySetCount(ctx, -1)),
 	} {
 		if !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("%v, want ErrInvalid", err)
 		}
 	}
-	for _, err := range []error{kit.ErrOf(s.Acquire(ctx, 1, engine.Wait(0))), kit.ErrOf(e.PermitSemaphore("p").Acquire(ctx, 1, engine.Wait(0))), kit.ErrOf(e.PermitSemaphore("p").TryAcquire(ctx, 1, engine.Wait(1)))} {
-		if !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, "TryAcquire") { // the call that there is
+	for _, err := range []error{testkit.ErrOf(s.Acquire(ctx, 1, engine.Wait(0))), testkit.ErrOf(e.PermitSemaphore("p").Acquire(ctx, 1, engine.Wait(0))), testkit.ErrOf(e.PermitSemaphore("p").TryAcquire(ctx, 1, engine.Wait(1)))} {
+		if !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, "TryAcquire") { // the call that there is
 			t.Errorf("%v does not say what to call instead", err)
 		}
 	}
 	srv.Do("HSET", "s", "a", "1")
-	for i, err := range []error{kit.ErrOf(s.Acquire(ctx, 1)), kit.ErrOf(s.TryAcquire(ctx, 1)), kit.ErrOf(s.TrySetPermits(ctx, 1)), s.AddPermits(ctx, 1), kit.ErrOf(s.Available(ctx)), kit.ErrOf(s.Drain(ctx)), e.Latch("s").CountDown(ctx), e.Latch("s").Await(ctx)} {
+	for i, err := range []error{testkit.ErrOf(s.Acquire(ctx, 1)), testkit.ErrOf(s.TryAcquire(ctx, 1)), testkit.ErrOf(s.TrySetPermits(ctx, 1)), s.AddPermits(ctx, 1), testkit.ErrOf(s.Available(ctx)), testkit.ErrOf(s.Drain(ctx)), e.Latch("s").CountDown(ctx), e.Latch("s").Await(ctx)} {
 		if !errors.Is(err, engine.ErrWrongType) || strings.Contains(err.Error(), "lock") { // it is one
 			t.Errorf("%d: %v, want ErrWrongType", i, err)
 		}
@@ -156,22 +156,22 @@ func TestSemaphore_BadArguments_AreInvalid(t *testing.T) {
 // of each name have numbers of their own, and are executed each once.
 func TestSemaphore_NamesThatDifferInBraces_HaveACountEach(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	for _, name := range []string{"x", "{x}"} {
 		s.Do("SET", name, "5")
 	}
 	a, b := e.Semaphore("x"), e.Semaphore("{x}")
-	p, err := a.Acquire(kit.Ctx(t), 5)
+	p, err := a.Acquire(testkit.Ctx(t), 5)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := b.AddPermits(kit.Ctx(t), 1); err != nil {
+		if err := b.AddPermits(testkit.Ctx(t), 1); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := p.Release(kit.Ctx(t)); err != nil {
+	if err := p.Release(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
 	if v, w := s.Do("GET", "x"), s.Do("GET", "{x}"); v != "5" || w != "8" {
@@ -179,7 +179,7 @@ func TestSemaphore_NamesThatDifferInBraces_HaveACountEach(t *testing.T) {
 	}
 	for _, name := range []string{"j", "{j}"} {
 		s.Do("SET", name, "2")
-		if err := e.Latch(name).CountDown(kit.Ctx(t)); err != nil {
+		if err := e.Latch(name).CountDown(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
 		if v := s.Do("GET", name); v != "1" {
@@ -190,21 +190,21 @@ func TestSemaphore_NamesThatDifferInBraces_HaveACountEach(t *testing.T) {
 
 func TestSemaphore_Release_WakesAWaiterOfAnotherProcess(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	a, b := kit.Open(t, srv.URL()), kit.Open(t, srv.URL())
-	kit.MustSetPermits(t, a.Semaphore("s"), 1)
+	srv := testkit.Server(t)
+	a, b := testkit.Open(t, srv.URL()), testkit.Open(t, srv.URL())
+	testkit.MustSetPermits(t, a.Semaphore("s"), 1)
 	for range 20 {
-		p := kit.MustAcquire(t, a.Semaphore("s"), 1)
-		f := b.Semaphore("s").AcquireAsync(kit.Ctx(t), 1)
-		kit.Eventually(t, "it listens", func() bool { return b.Stats().Channels == 1 })
-		if err := p.Release(kit.Ctx(t)); err != nil {
+		p := testkit.MustAcquire(t, a.Semaphore("s"), 1)
+		f := b.Semaphore("s").AcquireAsync(testkit.Ctx(t), 1)
+		testkit.Eventually(t, "it listens", func() bool { return b.Stats().Channels == 1 })
+		if err := p.Release(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
-		q, err := f.Await(kit.Ctx(t))
+		q, err := f.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := q.Release(kit.Ctx(t)); err != nil {
+		if err := q.Release(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -214,34 +214,34 @@ func TestSemaphore_Release_WakesAWaiterOfAnotherProcess(t *testing.T) {
 // One who wants many is not overtaken by those who want few.
 func TestSemaphore_Waiters_AreServedInOrder(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	e := kit.Open(t, srv.URL())
+	srv := testkit.Server(t)
+	e := testkit.Open(t, srv.URL())
 	s := e.Semaphore("s")
-	kit.MustSetPermits(t, s, 3)
-	p := kit.MustAcquire(t, s, 2)
-	big := s.AcquireAsync(kit.Ctx(t), 3)
-	kit.Eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
-	small := s.AcquireAsync(kit.Ctx(t), 1)
-	if _, err := s.TryAcquire(kit.Ctx(t), 1); !errors.Is(err, engine.ErrHeld) {
+	testkit.MustSetPermits(t, s, 3)
+	p := testkit.MustAcquire(t, s, 2)
+	big := s.AcquireAsync(testkit.Ctx(t), 3)
+	testkit.Eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
+	small := s.AcquireAsync(testkit.Ctx(t), 1)
+	if _, err := s.TryAcquire(testkit.Ctx(t), 1); !errors.Is(err, engine.ErrHeld) {
 		t.Error(err)
 	}
 	if _, err := small.Result(); err != engine.ErrPending {
 		t.Error(err)
 	}
-	if err := p.Release(kit.Ctx(t)); err != nil {
+	if err := p.Release(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	b, err := big.Await(kit.Ctx(t))
+	b, err := big.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := small.Result(); err != engine.ErrPending {
 		t.Error(err)
 	}
-	if err := b.Release(kit.Ctx(t)); err != nil {
+	if err := b.Release(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := small.Await(kit.Ctx(t)); err != nil {
+	if _, err := small.Await(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -249,15 +249,15 @@ func TestSemaphore_Waiters_AreServedInOrder(t *testing.T) {
 // When one who wants many gives up, those behind it have what is there.
 func TestSemaphore_HeadGivesUp_NextGetsWhatIsThere(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	e := kit.Open(t, srv.URL())
+	srv := testkit.Server(t)
+	e := testkit.Open(t, srv.URL())
 	s := e.Semaphore("s")
-	kit.MustSetPermits(t, s, 2)
-	big := s.AcquireAsync(kit.Ctx(t), 3)
-	kit.Eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
-	small := s.AcquireAsync(kit.Ctx(t), 2)
+	testkit.MustSetPermits(t, s, 2)
+	big := s.AcquireAsync(testkit.Ctx(t), 3)
+	testkit.Eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
+	small := s.AcquireAsync(testkit.Ctx(t), 2)
 	big.Abandon()
-	if _, err := small.Await(kit.Within(t, 5*time.Second)); err != nil {
+	if _, err := small.Await(testkit.Within(t, 5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := big.Result(); !errors.Is(err, engine.ErrNotAcquired) {
@@ -267,28 +267,28 @@ func TestSemaphore_HeadGivesUp_NextGetsWhatIsThere(t *testing.T) {
 
 func TestSemaphore_AcquireWithABound_GivesUp(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) { // the server must have answered before the time is over
-		srv := kit.Server(t)
-		e := kit.Open(t, srv.URL())
+	testkit.Steady(t, func(t testing.TB) { // the server must have answered before the time is over
+		srv := testkit.Server(t)
+		e := testkit.Open(t, srv.URL())
 		s := e.Semaphore("s")
-		_, err := s.Acquire(kit.Ctx(t), 1, engine.Wait(2*time.Second))
+		_, err := s.Acquire(testkit.Ctx(t), 1, engine.Wait(2*time.Second))
 		var not *engine.NotAcquiredError
 		if !errors.Is(err, engine.ErrHeld) || !errors.As(err, &not) || not.Name != "s" || err.Error() != `engine: semaphore "s" not acquired: Wait is over: held by another` {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithTimeoutCause(context.Background(), 2*time.Second, errors.New("no patience"))
 		defer cancel()
-		if _, err := s.Acquire(ctx, 1); !errors.Is(err, engine.ErrHeld) || !kit.HasText(err, "no patience") {
+		if _, err := s.Acquire(ctx, 1); !errors.Is(err, engine.ErrHeld) || !testkit.HasText(err, "no patience") {
 			t.Error(err)
 		}
 		ctx, cancel = context.WithCancel(context.Background())
 		f := s.AcquireAsync(ctx, 1)
-		kit.Eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
+		testkit.Eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
 		cancel()
-		if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+		if _, err := f.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		kit.CleanButMarks(t, srv, e)
+		testkit.CleanButMarks(t, srv, e)
 	})
 }
 
@@ -298,9 +298,9 @@ func TestSemaphore_Contended_Excludes(t *testing.T) {
 	for _, permits := range []int{1, 3} {
 		t.Run(fmt.Sprint(permits), func(t *testing.T) {
 			t.Parallel()
-			srv := kit.Server(t)
-			engines := []*engine.Engine{kit.Open(t, srv.URL()), kit.Open(t, srv.URL()), kit.Open(t, srv.URL(), func(c *engine.Config) { c.HandOver = -1 })}
-			kit.MustSetPermits(t, engines[0].Semaphore("s"), permits)
+			srv := testkit.Server(t)
+			engines := []*engine.Engine{testkit.Open(t, srv.URL()), testkit.Open(t, srv.URL()), testkit.Open(t, srv.URL(), func(c *engine.Config) { c.HandOver = -1 })}
+			testkit.MustSetPermits(t, engines[0].Semaphore("s"), permits)
 			var inside atomic.Int64
 			var wg sync.WaitGroup
 			for _, e := range engines {
@@ -308,7 +308,7 @@ func TestSemaphore_Contended_Excludes(t *testing.T) {
 					wg.Go(func() {
 						for range 10 {
 							n := 1 + i%permits
-							p, err := e.Semaphore("s").Acquire(kit.Ctx(t), n)
+							p, err := e.Semaphore("s").Acquire(testkit.Ctx(t), n)
 							if err != nil {
 								t.Error(err)
 								return
@@ -316,9 +316,9 @@ func TestSemaphore_Contended_Excludes(t *testing.T) {
 							if now := inside.Add(int64(n)); now > int64(permits) {
 								t.Errorf("%d are inside", now)
 							}
-							kit.Stay(srv)
+							testkit.Stay(srv)
 							inside.Add(int64(-n))
-							if err := p.Release(kit.Ctx(t)); err != nil {
+							if err := p.Release(testkit.Ctx(t)); err != nil {
 								t.Error(err)
 								return
 							}
@@ -335,9 +335,9 @@ func TestSemaphore_Contended_Excludes(t *testing.T) {
 // Permits go round in one process for a turn only.
 func TestSemaphore_BusyProcess_OthersGetTheirTurn(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	a, b := kit.Open(t, srv.URL()), kit.Open(t, srv.URL())
-	kit.MustSetPermits(t, a.Semaphore("s"), 1)
+	srv := testkit.Server(t)
+	a, b := testkit.Open(t, srv.URL()), testkit.Open(t, srv.URL())
+	testkit.MustSetPermits(t, a.Semaphore("s"), 1)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 8 {
@@ -356,8 +356,8 @@ func TestSemaphore_BusyProcess_OthersGetTheirTurn(t *testing.T) {
 	}
 	start := time.Now()
 	for range 20 {
-		p := kit.MustAcquire(t, b.Semaphore("s"), 1)
-		if err := p.Release(kit.Ctx(t)); err != nil {
+		p := testkit.MustAcquire(t, b.Semaphore("s"), 1)
+		if err := p.Release(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -372,20 +372,20 @@ func TestSemaphore_BusyProcess_OthersGetTheirTurn(t *testing.T) {
 
 func TestSemaphore_Close_GivesPermitsBack(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	e, other := kit.Open(t, srv.URL()), kit.Open(t, srv.URL())
-	kit.MustSetPermits(t, e.Semaphore("s"), 3)
-	p := kit.MustAcquire(t, e.Semaphore("s"), 2)
-	released := kit.MustAcquire(t, e.Semaphore("s"), 1)
-	if err := released.Release(kit.Ctx(t)); err != nil {
+	srv := testkit.Server(t)
+	e, other := testkit.Open(t, srv.URL()), testkit.Open(t, srv.URL())
+	testkit.MustSetPermits(t, e.Semaphore("s"), 3)
+	p := testkit.MustAcquire(t, e.Semaphore("s"), 2)
+	released := testkit.MustAcquire(t, e.Semaphore("s"), 1)
+	if err := released.Release(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	waits := e.Semaphore("s").AcquireAsync(kit.Ctx(t), 3)
-	awaits := e.Latch("l").AwaitAsync(kit.Ctx(t))
-	if err := kit.ErrOf(awaits.Await(kit.Ctx(t))); err != nil {
+	waits := e.Semaphore("s").AcquireAsync(testkit.Ctx(t), 3)
+	awaits := e.Latch("l").AwaitAsync(testkit.Ctx(t))
+	if err := testkit.ErrOf(awaits.Await(testkit.Ctx(t))); err != nil {
 		t.Error(err)
 	}
-	kit.Eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
+	testkit.Eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -394,13 +394,13 @@ func TestSemaphore_Close_GivesPermitsBack(t *testing.T) {
 	if err := p.Err(); !errors.As(err, &lost) || lost.Reason != engine.EngineClosed || err.Error() != `engine: semaphore "s" was lost: the engine was closed` {
 		t.Error(err)
 	}
-	if err := p.Release(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+	if err := p.Release(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 		t.Error(err)
 	}
 	if _, err := waits.Result(); !errors.Is(err, engine.ErrClosed) || !errors.Is(err, engine.ErrNotAcquired) {
 		t.Error(err)
 	}
-	for _, err := range []error{kit.ErrOf(e.Semaphore("s").Acquire(kit.Ctx(t), 1)), e.Latch("l").CountDown(kit.Ctx(t)), kit.ErrOf(e.Semaphore("s").Acquire(kit.Ctx(t), 0))} {
+	for _, err := range []error{testkit.ErrOf(e.Semaphore("s").Acquire(testkit.Ctx(t), 1)), e.Latch("l").CountDown(testkit.Ctx(t)), testkit.ErrOf(e.Semaphore("s").Acquire(testkit.Ctx(t), 0))} {
 		if !errors.Is(err, engine.ErrClosed) {
 			t.Error(err)
 		}
@@ -410,14 +410,14 @@ func TestSemaphore_Close_GivesPermitsBack(t *testing.T) {
 
 func TestSemaphore_Shutdown_WaitsForPermits(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	e := kit.Open(t, srv.URL())
-	kit.MustSetPermits(t, e.Semaphore("s"), 1)
-	p := kit.MustAcquire(t, e.Semaphore("s"), 1)
+	srv := testkit.Server(t)
+	e := testkit.Open(t, srv.URL())
+	testkit.MustSetPermits(t, e.Semaphore("s"), 1)
+	p := testkit.MustAcquire(t, e.Semaphore("s"), 1)
 	done := make(chan error)
 	go func() { done <- e.Shutdown(context.Background()) }()
-	kit.Eventually(t, "it has begun", engine.Closing(e))
-	if err := p.Release(kit.Ctx(t)); err != nil {
+	testkit.Eventually(t, "it has begun", engine.Closing(e))
+	if err := p.Release(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
 	if err := <-done; err != nil {
@@ -431,16 +431,16 @@ func TestSemaphore_Shutdown_WaitsForPermits(t *testing.T) {
 // Many operations share a command.
 func TestSemaphore_ManyAcquires_ShareACommand(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	e := kit.Open(t, srv.URL())
+	srv := testkit.Server(t)
+	e := testkit.Open(t, srv.URL())
 	s := e.Semaphore("s")
-	kit.MustSetPermits(t, s, 1000)
+	testkit.MustSetPermits(t, s, 1000)
 	before := srv.CommandStats()["evalsha"]
 	var futures []*engine.Future[*engine.Permits]
 	for range 1000 {
-		futures = append(futures, s.AcquireAsync(kit.Ctx(t), 1))
+		futures = append(futures, s.AcquireAsync(testkit.Ctx(t), 1))
 	}
-	all, err := engine.AwaitAll(kit.Ctx(t), futures...)
+	all, err := engine.AwaitAll(testkit.Ctx(t), futures...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +448,7 @@ func TestSemaphore_ManyAcquires_ShareACommand(t *testing.T) {
 	for _, p := range all {
 		releases = append(releases, p.ReleaseAsync())
 	}
-	if _, err := engine.AwaitAll(kit.Ctx(t), releases...); err != nil {
+	if _, err := engine.AwaitAll(testkit.Ctx(t), releases...); err != nil {
 		t.Fatal(err)
 	}
 	wantAvailable(t, s, 1000)
@@ -460,23 +460,23 @@ func TestSemaphore_ManyAcquires_ShareACommand(t *testing.T) {
 
 func TestHooks_Permits_AreReported(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
+	srv := testkit.Server(t)
 	told := make(chan string, 10)
-	e := kit.Open(t, srv.URL(), func(c *engine.Config) {
+	e := testkit.Open(t, srv.URL(), func(c *engine.Config) {
 		c.Hooks = engine.Hooks{
 			Acquired: func(ev engine.AcquiredEvent) {
-				told <- fmt.Sprint("acquired ", ev.Kind, " ", ev.Name, " ", ev.Err, " ", ev.Wait < kit.Limit, " ", time.Since(ev.Start) < kit.Limit)
+				told <- fmt.Sprint("acquired ", ev.Kind, " ", ev.Name, " ", ev.Err, " ", ev.Wait < testkit.Limit, " ", time.Since(ev.Start) < testkit.Limit)
 			},
 			Released: func(ev engine.HoldEvent) { told <- "released " + ev.Name + ev.Owner },
 			Lost:     func(ev engine.HoldEvent) { told <- fmt.Sprint("lost ", ev.Name, " ", ev.Reason) },
 		}
 	})
 	s := e.Semaphore("s")
-	kit.MustSetPermits(t, s, 2)
-	p := kit.MustAcquire(t, s, 1)
-	kit.MustAcquire(t, s, 1)
-	_, refused := s.TryAcquire(kit.Ctx(t), 1)
-	if err := p.Release(kit.Ctx(t)); err != nil {
+	testkit.MustSetPermits(t, s, 2)
+	p := testkit.MustAcquire(t, s, 1)
+	testkit.MustAcquire(t, s, 1)
+	_, refused := s.TryAcquire(testkit.Ctx(t), 1)
+	if err := p.Release(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Close(); err != nil {

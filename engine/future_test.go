@@ -8,16 +8,16 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 func TestFuture_Completed_ShowsOneResultToEverybody(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	m := e.Mutex("x")
-	first := kit.MustLock(t, m)
-	f := m.LockAsync(kit.Ctx(t))
+	first := testkit.MustLock(t, m)
+	f := m.LockAsync(testkit.Ctx(t))
 	if _, err := f.Result(); err != engine.ErrPending {
 		t.Fatalf("Result before: %v, want ErrPending", err)
 	}
@@ -28,14 +28,14 @@ func TestFuture_Completed_ShowsOneResultToEverybody(t *testing.T) {
 			if i%2 == 0 {
 				<-f.Done()
 			}
-			h, err := f.Await(kit.Ctx(t))
+			h, err := f.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Error(err)
 			}
 			results[i] = h
 		})
 	}
-	kit.MustUnlock(t, first)
+	testkit.MustUnlock(t, first)
 	wg.Wait()
 	h, err := f.Result()
 	if err != nil || h == nil {
@@ -47,56 +47,56 @@ func TestFuture_Completed_ShowsOneResultToEverybody(t *testing.T) {
 		}
 	}
 	<-f.Done() // made before or after: it is closed
-	kit.MustUnlock(t, h)
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s)
 }
 
 func TestFuture_AwaitEndsWithItsContext_FutureIsCompletedLater(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	m := kit.Open(t, s.URL()).Mutex("x")
-	first := kit.MustLock(t, m)
-	f := m.LockAsync(kit.Ctx(t))
+	s := testkit.Server(t)
+	m := testkit.Open(t, s.URL()).Mutex("x")
+	first := testkit.MustLock(t, m)
+	f := m.LockAsync(testkit.Ctx(t))
 	impatient, cancel := context.WithCancelCause(context.Background())
 	why := errors.New("no more patience")
 	cancel(why)
 	if _, err := f.Await(impatient); !errors.Is(err, engine.ErrPending) || !errors.Is(err, why) {
 		t.Fatalf("Await: %v, want ErrPending and the cause", err)
 	}
-	kit.MustUnlock(t, first)
-	h, err := f.Await(kit.Ctx(t))
+	testkit.MustUnlock(t, first)
+	h, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if again, err := f.Await(impatient); again != h || err != nil {
 		t.Errorf("Await of a complete future under an ended context: %v, %v", again, err)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 }
 
 func TestFuture_OnCompleteOfNoFunction_DoesNothing(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	f := e.Mutex("x").LockAsync(kit.Ctx(t))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	f := e.Mutex("x").LockAsync(testkit.Ctx(t))
 	f.OnComplete(nil)
 	called := make(chan struct{})
 	f.OnComplete(func(*engine.Hold, error) { close(called) })
-	h, err := f.Await(kit.Ctx(t))
+	h, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.Receive(t, called)
-	kit.MustUnlock(t, h)
-	kit.Clean(t, s, e)
+	testkit.Receive(t, called)
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s, e)
 }
 
 func TestFuture_Callbacks_RunInOrderOfRegistration(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	m := kit.Open(t, s.URL()).Mutex("x")
-	first := kit.MustLock(t, m)
-	f := m.LockAsync(kit.Ctx(t))
+	s := testkit.Server(t)
+	m := testkit.Open(t, s.URL()).Mutex("x")
+	first := testkit.MustLock(t, m)
+	f := m.LockAsync(testkit.Ctx(t))
 	var order []int // written by one callback after another
 	all := make(chan struct{})
 	for i := range 100 {
@@ -110,90 +110,90 @@ func TestFuture_Callbacks_RunInOrderOfRegistration(t *testing.T) {
 			}
 		})
 	}
-	kit.MustUnlock(t, first)
-	kit.Receive(t, all)
+	testkit.MustUnlock(t, first)
+	testkit.Receive(t, all)
 	if !slices.IsSorted(order) || len(order) != 101 {
 		t.Errorf("order is %v", order)
 	}
 	late := make(chan struct{})
 	f.OnComplete(func(h *engine.Hold, _ error) { close(late); h.UnlockAsync() })
-	kit.Receive(t, late)
-	kit.Eventually(t, "the lock is free", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+	testkit.Receive(t, late)
+	testkit.Eventually(t, "the lock is free", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 }
 
 func TestFuture_AbandonPending_Cancels(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	m := e.Mutex("x")
-	first := kit.MustLock(t, m)
-	f, next := m.LockAsync(kit.Ctx(t)), m.LockAsync(kit.Ctx(t))
+	first := testkit.MustLock(t, m)
+	f, next := m.LockAsync(testkit.Ctx(t)), m.LockAsync(testkit.Ctx(t))
 	f.Abandon()
-	if _, err := f.Result(); !errors.Is(err, engine.ErrNotAcquired) || !kit.HasText(err, "abandoned") {
+	if _, err := f.Result(); !errors.Is(err, engine.ErrNotAcquired) || !testkit.HasText(err, "abandoned") {
 		t.Errorf("abandoned: %v", err)
 	}
 	f.Abandon() // harmless
-	kit.MustUnlock(t, first)
-	h, err := next.Await(kit.Ctx(t)) // the one behind comes in
+	testkit.MustUnlock(t, first)
+	h, err := next.Await(testkit.Ctx(t)) // the one behind comes in
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, h)
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s)
 }
 
 func TestFuture_AbandonAfterTheGrant_ReleasesIt(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	m := kit.Open(t, s.URL()).Mutex("x")
-	f := m.LockAsync(kit.Ctx(t))
-	h, err := f.Await(kit.Ctx(t))
+	s := testkit.Server(t)
+	m := testkit.Open(t, s.URL()).Mutex("x")
+	f := m.LockAsync(testkit.Ctx(t))
+	h, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.Abandon()
 	f.Abandon()
-	kit.Receive(t, h.Done())
+	testkit.Receive(t, h.Done())
 	if err := h.Err(); err != engine.ErrReleased {
 		t.Errorf("Err: %v, want ErrReleased", err)
 	}
-	kit.MustUnlock(t, kit.MustLock(t, m))
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, testkit.MustLock(t, m))
+	testkit.Clean(t, s)
 }
 
 // The grant is on its way when the future is abandoned. Whichever comes first, the lock
 // does not stay held.
 func TestFuture_AbandonBeforeTheGrant_ReleasesIt(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	m := e.Mutex("x")
 	for i := range 500 {
-		f := m.LockAsync(kit.Ctx(t))
+		f := m.LockAsync(testkit.Ctx(t))
 		for range i % 50 {
 			_, _ = f.Result()
 		}
 		f.Abandon()
-		if _, err := f.Await(kit.Ctx(t)); errors.Is(err, engine.ErrPending) {
+		if _, err := f.Await(testkit.Ctx(t)); errors.Is(err, engine.ErrPending) {
 			t.Fatal("an abandoned future stays pending")
 		}
 	}
-	kit.MustUnlock(t, kit.MustLock(t, m))
+	testkit.MustUnlock(t, testkit.MustLock(t, m))
 	if n := e.Stats().Held; n != 0 {
 		t.Errorf("%d held", n)
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 func TestAwaitAll_AllGranted_ReturnsTheValuesInOrder(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	var futures []*engine.Future[*engine.Hold]
 	for _, name := range []string{"a", "b", "c", "d"} {
-		futures = append(futures, e.Mutex(name).LockAsync(kit.Ctx(t)))
+		futures = append(futures, e.Mutex(name).LockAsync(testkit.Ctx(t)))
 	}
-	holds, err := engine.AwaitAll(kit.Ctx(t), futures...)
+	holds, err := engine.AwaitAll(testkit.Ctx(t), futures...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,35 +204,35 @@ func TestAwaitAll_AllGranted_ReturnsTheValuesInOrder(t *testing.T) {
 		}
 		releases = append(releases, h.UnlockAsync())
 	}
-	if _, err := engine.AwaitAll(kit.Ctx(t), releases...); err != nil {
+	if _, err := engine.AwaitAll(testkit.Ctx(t), releases...); err != nil {
 		t.Fatal(err)
 	}
-	if none, err := engine.AwaitAll[*engine.Hold](kit.Ctx(t)); len(none) != 0 || err != nil {
+	if none, err := engine.AwaitAll[*engine.Hold](testkit.Ctx(t)); len(none) != 0 || err != nil {
 		t.Errorf("of nothing: %v, %v", none, err)
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 // The error counts at once, although the future before it waits for ever.
 func TestAwaitAll_FirstError_AbandonsTheRest(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	other := kit.MustLock(t, kit.Open(t, s.URL()).Mutex("taken"))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	other := testkit.MustLock(t, testkit.Open(t, s.URL()).Mutex("taken"))
 	waits := e.Mutex("taken").LockAsync(context.Background())
 	granted := e.Mutex("free").LockAsync(context.Background())
-	_, err := granted.Await(kit.Ctx(t))
+	_, err := granted.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	fails := e.Mutex("taken").TryLockAsync(context.Background())
-	if _, err := engine.AwaitAll(kit.Ctx(t), waits, granted, fails); !errors.Is(err, engine.ErrHeld) {
+	if _, err := engine.AwaitAll(testkit.Ctx(t), waits, granted, fails); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("AwaitAll: %v, want the TryLock's error", err)
 	}
 	if _, err := waits.Result(); !errors.Is(err, engine.ErrNotAcquired) {
 		t.Errorf("the one that waited was not abandoned: %v", err)
 	}
-	kit.Eventually(t, "the granted one is released", func() bool { return len(kit.Fields(t, s, "free")) == 0 })
+	testkit.Eventually(t, "the granted one is released", func() bool { return len(testkit.Fields(t, s, "free")) == 0 })
 
 	waits = e.Mutex("taken").LockAsync(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -243,22 +243,22 @@ func TestAwaitAll_FirstError_AbandonsTheRest(t *testing.T) {
 	if _, err := waits.Result(); !errors.Is(err, engine.ErrNotAcquired) {
 		t.Errorf("not abandoned: %v", err)
 	}
-	kit.MustUnlock(t, other)
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, other)
+	testkit.Clean(t, s)
 }
 
 func TestAwaitAny_OneWins_ReleasesTheOthers(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	other := kit.MustLock(t, kit.Open(t, s.URL()).Mutex("taken"))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	other := testkit.MustLock(t, testkit.Open(t, s.URL()).Mutex("taken"))
 	fails := e.Mutex("taken").TryLockAsync(context.Background())
 	waits := e.Mutex("taken").LockAsync(context.Background())
 	free := e.Mutex("free").LockAsync(context.Background())
-	if _, err := fails.Await(kit.Ctx(t)); err == nil {
+	if _, err := fails.Await(testkit.Ctx(t)); err == nil {
 		t.Fatal("TryLock got a lock that is taken")
 	}
-	i, h, err := engine.AwaitAny(kit.Ctx(t), fails, waits, free, free)
+	i, h, err := engine.AwaitAny(testkit.Ctx(t), fails, waits, free, free)
 	if err != nil || h.Name() != "free" {
 		t.Fatalf("AwaitAny: %d, %v, %v", i, h, err)
 	}
@@ -268,32 +268,32 @@ func TestAwaitAny_OneWins_ReleasesTheOthers(t *testing.T) {
 	if _, err := waits.Result(); !errors.Is(err, engine.ErrNotAcquired) {
 		t.Errorf("the one that waited was not abandoned: %v", err)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 
 	// Two that are granted: one is given back.
 	a, b := e.Mutex("a").LockAsync(context.Background()), e.Mutex("b").LockAsync(context.Background())
-	if _, err := engine.AwaitAll(kit.Ctx(t), a, b); err != nil {
+	if _, err := engine.AwaitAll(testkit.Ctx(t), a, b); err != nil {
 		t.Fatal(err)
 	}
-	_, h, err = engine.AwaitAny(kit.Ctx(t), a, b)
+	_, h, err = engine.AwaitAny(testkit.Ctx(t), a, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, h)
-	kit.MustUnlock(t, other)
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, h)
+	testkit.MustUnlock(t, other)
+	testkit.Clean(t, s)
 }
 
 func TestAwaitAny_NobodyWins_ReturnsTheErrors(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	other := kit.MustLock(t, kit.Open(t, s.URL()).Mutex("taken"))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	other := testkit.MustLock(t, testkit.Open(t, s.URL()).Mutex("taken"))
 	m := e.Mutex("taken")
-	if i, h, err := engine.AwaitAny(kit.Ctx(t), m.TryLockAsync(kit.Ctx(t)), m.TryLockAsync(kit.Ctx(t))); i != -1 || h != nil || !errors.Is(err, engine.ErrHeld) {
+	if i, h, err := engine.AwaitAny(testkit.Ctx(t), m.TryLockAsync(testkit.Ctx(t)), m.TryLockAsync(testkit.Ctx(t))); i != -1 || h != nil || !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("all fail: %d, %v, %v", i, h, err)
 	}
-	if _, _, err := engine.AwaitAny[*engine.Hold](kit.Ctx(t)); !errors.Is(err, engine.ErrInvalid) {
+	if _, _, err := engine.AwaitAny[*engine.Hold](testkit.Ctx(t)); !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("of nothing: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -305,19 +305,19 @@ func TestAwaitAny_NobodyWins_ReturnsTheErrors(t *testing.T) {
 	if _, err := f.Result(); !errors.Is(err, engine.ErrNotAcquired) {
 		t.Errorf("not abandoned: %v", err)
 	}
-	kit.MustUnlock(t, other)
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, other)
+	testkit.Clean(t, s)
 }
 
 // A release is never taken back.
 func TestFuture_AbandonOfAnUnlock_ChangesNothing(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	h := kit.MustLock(t, kit.Open(t, s.URL()).Mutex("x"))
+	s := testkit.Server(t)
+	h := testkit.MustLock(t, testkit.Open(t, s.URL()).Mutex("x"))
 	f := h.UnlockAsync()
 	f.Abandon()
-	if _, err := f.Await(kit.Ctx(t)); err != nil {
+	if _, err := f.Await(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }

@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // Hooks are called one at a time, in order, and never under a lock of the engine:
 // they may use it.
 func TestHooks_Events_AreReportedInOrder(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Server(t)
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
 		var e *engine.Engine
 		ready := make(chan struct{})
 		var mu sync.Mutex
@@ -34,7 +34,7 @@ func TestHooks_Events_AreReportedInOrder(t *testing.T) {
 			defer mu.Unlock()
 			return events
 		}
-		e = kit.Open(t, s.URL(), kit.ShortLease(time.Second), func(c *engine.Config) {
+		e = testkit.Open(t, s.URL(), testkit.ShortLease(time.Second), func(c *engine.Config) {
 			c.NameMapper = func(name string) string { return "app:" + name }
 			c.Hooks = engine.Hooks{
 				Acquired: func(ev engine.AcquiredEvent) {
@@ -51,14 +51,14 @@ func TestHooks_Events_AreReportedInOrder(t *testing.T) {
 			}
 		})
 		close(ready)
-		h := kit.MustLock(t, e.Mutex("x"))
-		if _, err := e.Mutex("x").TryLock(kit.Ctx(t)); err == nil {
+		h := testkit.MustLock(t, e.Mutex("x"))
+		if _, err := e.Mutex("x").TryLock(testkit.Ctx(t)); err == nil {
 			t.Fatal("TryLock got it")
 		}
-		kit.MustUnlock(t, h)
-		lost := kit.MustLock(t, e.Mutex("y"), engine.Lease(100*time.Millisecond))
-		kit.Receive(t, lost.Done())
-		kit.Eventually(t, "all are told", func() bool { return len(seen()) >= 5 })
+		testkit.MustUnlock(t, h)
+		lost := testkit.MustLock(t, e.Mutex("y"), engine.Lease(100*time.Millisecond))
+		testkit.Receive(t, lost.Done())
+		testkit.Eventually(t, "all are told", func() bool { return len(seen()) >= 5 })
 		want := []string{"acquired x", "acquired x", "released x", "acquired y", "lost y: its lease ended"}
 		for i, what := range want {
 			if got := seen()[i]; got != what {
@@ -80,15 +80,15 @@ func TestHooks_Events_AreReportedInOrder(t *testing.T) {
 // A hook that never returns stops the hooks and nothing else; Close gives up on it.
 func TestHooks_OneBlocks_StopsNothingButHooks(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	gate := make(chan struct{})
 	defer close(gate)
-	e := kit.Open(t, s.URL(), func(c *engine.Config) {
+	e := testkit.Open(t, s.URL(), func(c *engine.Config) {
 		c.CloseTimeout = 300 * time.Millisecond
 		c.Hooks.Acquired = func(engine.AcquiredEvent) { <-gate }
 	})
 	for range 100 {
-		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 	}
 	if err := e.Close(); err == nil {
 		t.Error("Close says that all ended well")

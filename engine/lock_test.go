@@ -14,16 +14,16 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // After Do one can tell whether the function has run, whatever the function returns.
 func TestDo_Fails_SaysWhetherTheFunctionHasRun(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-	kit.MustLock(t, other.Mutex("taken"))
+	s := testkit.Server(t)
+	e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+	testkit.MustLock(t, other.Mutex("taken"))
 	a, b, taken := e.Mutex("a"), e.Mutex("b"), e.Mutex("taken")
 	never := func(context.Context, *engine.Hold) error { t.Error("it ran without the lock"); return nil }
 	var none context.Context
@@ -38,17 +38,17 @@ func TestDo_Fails_SaysWhetherTheFunctionHasRun(t *testing.T) {
 		notRun bool
 		held   bool
 	}{
-		"not acquired":     {taken.Do(kit.Ctx(t), never, brief), true, true},
-		"invalid":          {e.Mutex("").Do(kit.Ctx(t), never), true, false},
-		"a zero Mutex":     {engine.Mutex{}.Do(kit.Ctx(t), never), true, false},
+		"not acquired":     {taken.Do(testkit.Ctx(t), never, brief), true, true},
+		"invalid":          {e.Mutex("").Do(testkit.Ctx(t), never), true, false},
+		"a zero Mutex":     {engine.Mutex{}.Do(testkit.Ctx(t), never), true, false},
 		"no context":       {a.Do(none, never), true, false},
-		"ran well":         {a.Do(kit.Ctx(t), func(context.Context, *engine.Hold) error { return nil }), false, false},
-		"ran with another": {a.Do(kit.Ctx(t), func(ctx context.Context, _ *engine.Hold) error { return taken.Do(ctx, never, brief) }), false, true},
-		"ran with others": {a.Do(kit.Ctx(t), under(b, func(ctx context.Context) error {
+		"ran well":         {a.Do(testkit.Ctx(t), func(context.Context, *engine.Hold) error { return nil }), false, false},
+		"ran with another": {a.Do(testkit.Ctx(t), func(ctx context.Context, _ *engine.Hold) error { return taken.Do(ctx, never, brief) }), false, true},
+		"ran with others": {a.Do(testkit.Ctx(t), under(b, func(ctx context.Context) error {
 			return errors.Join(errors.New("half of it is done"), taken.Do(ctx, never, brief))
 		})), false, true},
-		"ran with a lock by hand": {a.Do(kit.Ctx(t), func(ctx context.Context, _ *engine.Hold) error { return kit.ErrOf(taken.TryLock(ctx)) }), false, true},
-		"ran, and was lost": {a.Do(kit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
+		"ran with a lock by hand": {a.Do(testkit.Ctx(t), func(ctx context.Context, _ *engine.Hold) error { return testkit.ErrOf(taken.TryLock(ctx)) }), false, true},
+		"ran, and was lost": {a.Do(testkit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
 			s.Do("DEL", "a")
 			return taken.Do(ctx, never, brief)
 		}), false, true},
@@ -68,11 +68,11 @@ func TestDo_Fails_SaysWhetherTheFunctionHasRun(t *testing.T) {
 
 func TestDo_Granted_RunsUnderTheLockAndReturnsTheFunctionsError(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	m := kit.Open(t, s.URL()).Mutex("x")
+	s := testkit.Server(t)
+	m := testkit.Open(t, s.URL()).Mutex("x")
 	why := errors.New("the job failed")
-	err := m.Do(kit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
-		if f := kit.Fields(t, s, "x"); f[h.Owner()] != "1" {
+	err := m.Do(testkit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
+		if f := testkit.Fields(t, s, "x"); f[h.Owner()] != "1" {
 			t.Errorf("hash is %v", f)
 		}
 		if ctx.Err() != nil {
@@ -83,13 +83,13 @@ func TestDo_Granted_RunsUnderTheLockAndReturnsTheFunctionsError(t *testing.T) {
 	if err != why {
 		t.Errorf("Do: %v, want the function's error as it is", err)
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 func TestDo_FunctionPanicsOrExits_Releases(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	m := kit.Open(t, s.URL()).Mutex("x")
+	s := testkit.Server(t)
+	m := testkit.Open(t, s.URL()).Mutex("x")
 	ended := make(chan any, 1)
 	for what, end := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
 		go func() {
@@ -97,90 +97,90 @@ func TestDo_FunctionPanicsOrExits_Releases(t *testing.T) {
 			_ = m.Do(context.Background(), func(context.Context, *engine.Hold) error { end(); return nil })
 			t.Error("Do returned")
 		}()
-		if p := kit.Receive(t, ended); (p == "boom") != (what == "panic") {
+		if p := testkit.Receive(t, ended); (p == "boom") != (what == "panic") {
 			t.Errorf("%s came out as %v", what, p)
 		}
-		if f := kit.Fields(t, s, "x"); len(f) != 0 {
+		if f := testkit.Fields(t, s, "x"); len(f) != 0 {
 			t.Errorf("after %s the lock is held: %v", what, f)
 		}
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 func TestDo_LockLost_SaysSo(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Server(t)
-		m := kit.Open(t, s.URL()).Mutex("x")
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
+		m := testkit.Open(t, s.URL()).Mutex("x")
 		why := errors.New("the job failed too")
 		for _, result := range []error{nil, why} {
-			err := m.Do(kit.Ctx(t), func(ctx context.Context, _ *engine.Hold) error {
-				kit.Receive(t, ctx.Done())
-				kit.WantLost(t, "cause", context.Cause(ctx), engine.LeaseEnded)
+			err := m.Do(testkit.Ctx(t), func(ctx context.Context, _ *engine.Hold) error {
+				testkit.Receive(t, ctx.Done())
+				testkit.WantLost(t, "cause", context.Cause(ctx), engine.LeaseEnded)
 				return result
 			}, engine.Lease(150*time.Millisecond))
-			kit.WantLost(t, "Do", err, engine.LeaseEnded)
+			testkit.WantLost(t, "Do", err, engine.LeaseEnded)
 			if result != nil && !errors.Is(err, why) {
 				t.Errorf("the function's error is lost: %v", err)
 			}
 		}
-		err := m.Do(kit.Ctx(t), func(ctx context.Context, _ *engine.Hold) error {
+		err := m.Do(testkit.Ctx(t), func(ctx context.Context, _ *engine.Hold) error {
 			<-ctx.Done()
 			return fmt.Errorf("the job stopped: %w", context.Cause(ctx))
 		}, engine.Lease(150*time.Millisecond))
-		kit.WantLost(t, "Do of a function that says why it stopped", err, engine.LeaseEnded)
+		testkit.WantLost(t, "Do of a function that says why it stopped", err, engine.LeaseEnded)
 		if strings.Count(err.Error(), "was lost") != 1 {
 			t.Errorf("it stutters: %v", err)
 		}
-		err = m.Do(kit.Ctx(t), func(context.Context, *engine.Hold) error { s.Do("DEL", "x"); return nil })
-		kit.WantLost(t, "Do of a deleted lock", err, engine.GoneOnServer)
-		kit.Clean(t, s)
+		err = m.Do(testkit.Ctx(t), func(context.Context, *engine.Hold) error { s.Do("DEL", "x"); return nil })
+		testkit.WantLost(t, "Do of a deleted lock", err, engine.GoneOnServer)
+		testkit.Clean(t, s)
 	})
 }
 
 func TestDo_FunctionUnlocks_IsNoError(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	m := kit.Open(t, s.URL()).Mutex("x")
-	if err := m.Do(kit.Ctx(t), func(ctx context.Context, h *engine.Hold) error { return h.Unlock(ctx) }); err != nil {
+	s := testkit.Server(t)
+	m := testkit.Open(t, s.URL()).Mutex("x")
+	if err := m.Do(testkit.Ctx(t), func(ctx context.Context, h *engine.Hold) error { return h.Unlock(ctx) }); err != nil {
 		t.Error(err)
 	}
 	// A context that was made from the hold's own, and of a re-entry.
-	if err := m.Do(kit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
+	if err := m.Do(testkit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
 		child, err := m.Lock(ctx)
 		if err != nil {
 			return err
 		}
-		inner, cancel := cputime.WithTimeout(child.Context(ctx), kit.Limit)
+		inner, cancel := cputime.WithTimeout(child.Context(ctx), testkit.Limit)
 		defer cancel()
 		return h.Unlock(inner)
 	}); err != nil {
 		t.Error(err)
 	}
-	if err := m.Do(kit.Ctx(t), func(_ context.Context, h *engine.Hold) error { h.UnlockAsync(); return nil }); err != nil {
+	if err := m.Do(testkit.Ctx(t), func(_ context.Context, h *engine.Hold) error { h.UnlockAsync(); return nil }); err != nil {
 		t.Error(err)
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 // The release does not depend on the context of the call.
 func TestDo_ContextEnded_Releases(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	m := kit.Open(t, s.URL()).Mutex("x")
+	s := testkit.Server(t)
+	m := testkit.Open(t, s.URL()).Mutex("x")
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := m.Do(ctx, func(context.Context, *engine.Hold) error { cancel(); return nil }); err != nil {
 		t.Error(err)
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 func TestTryDo_AmongMany_RunsOnce(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	a, b := kit.Open(t, s.URL()).Mutex("job"), kit.Open(t, s.URL()).Mutex("job")
-	ran, err := a.TryDo(kit.Ctx(t), func(context.Context, *engine.Hold) error {
-		ran, err := b.TryDo(kit.Ctx(t), func(context.Context, *engine.Hold) error { t.Error("ran twice"); return nil })
+	s := testkit.Server(t)
+	a, b := testkit.Open(t, s.URL()).Mutex("job"), testkit.Open(t, s.URL()).Mutex("job")
+	ran, err := a.TryDo(testkit.Ctx(t), func(context.Context, *engine.Hold) error {
+		ran, err := b.TryDo(testkit.Ctx(t), func(context.Context, *engine.Hold) error { t.Error("ran twice"); return nil })
 		if ran || err != nil {
 			t.Errorf("the second: %v, %v", ran, err)
 		}
@@ -190,18 +190,18 @@ func TestTryDo_AmongMany_RunsOnce(t *testing.T) {
 		t.Errorf("the first: %v, %v", ran, err)
 	}
 	why := errors.New("the job failed")
-	if ran, err := b.TryDo(kit.Ctx(t), func(context.Context, *engine.Hold) error { return why }); !ran || !errors.Is(err, why) {
+	if ran, err := b.TryDo(testkit.Ctx(t), func(context.Context, *engine.Hold) error { return why }); !ran || !errors.Is(err, why) {
 		t.Errorf("the next: %v, %v", ran, err)
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 // A part tells of its lock, and only the whole ends it.
 func TestHold_Parts_AreOneLockEach(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	whole, err := engine.Multi(e.FencedMutex("a"), e.FencedMutex("b")).Lock(kit.Ctx(t), engine.Lease(time.Minute))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	whole, err := engine.Multi(e.FencedMutex("a"), e.FencedMutex("b")).Lock(testkit.Ctx(t), engine.Lease(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,9 +220,9 @@ func TestHold_Parts_AreOneLockEach(t *testing.T) {
 			t.Errorf("%v: token %d, owner %q, %v, parts %v", p, p.Token(), p.Owner(), p.Err(), p.Parts())
 		}
 		for what, err := range map[string]error{
-			"Unlock":      p.Unlock(kit.Ctx(t)),
-			"UnlockAsync": kit.ErrOf(p.UnlockAsync().Await(kit.Ctx(t))),
-			"Extend":      p.Extend(kit.Ctx(t), time.Hour),
+			"Unlock":      p.Unlock(testkit.Ctx(t)),
+			"UnlockAsync": testkit.ErrOf(p.UnlockAsync().Await(testkit.Ctx(t))),
+			"Extend":      p.Extend(testkit.Ctx(t), time.Hour),
 		} {
 			if !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), `"a", "b"`) {
 				t.Errorf("%s of a part: %v", what, err)
@@ -231,107 +231,107 @@ func TestHold_Parts_AreOneLockEach(t *testing.T) {
 		if left := time.Until(p.ValidUntil()); left > time.Minute || left < 30*time.Second {
 			t.Errorf("%v is valid for %v", p, left)
 		}
-		if again, err := e.FencedMutex(p.Name()).Lock(p.Context(kit.Ctx(t))); err != nil || again.Token() != 1 {
+		if again, err := e.FencedMutex(p.Name()).Lock(p.Context(testkit.Ctx(t))); err != nil || again.Token() != 1 {
 			t.Errorf("under the context of a part: %v, %v", again, err)
 		}
 	}
-	kit.MustUnlock(t, whole)
+	testkit.MustUnlock(t, whole)
 	for _, p := range parts {
 		if p.Err() != engine.ErrReleased {
 			t.Errorf("%v after the Unlock of the whole: %v", p, p.Err())
 		}
 	}
 	s.Do("DEL", "redisson_lock_token:{a}", "redisson_lock_token:{b}")
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 // Each re-entry of a hold of a FencedMutex has its token, through whatever Mutex, and a FencedMutex
 // never returns a hold without one.
 func TestHold_Token_IsThatOfTheFencedGrant(t *testing.T) {
 	t.Parallel()
-	e := kit.Open(t, kit.Server(t).URL())
-	fenced := kit.MustLock(t, e.FencedMutex("x"))
-	plain, err := e.Mutex("x").Lock(fenced.Context(kit.Ctx(t)))
+	e := testkit.Open(t, testkit.Server(t).URL())
+	fenced := testkit.MustLock(t, e.FencedMutex("x"))
+	plain, err := e.Mutex("x").Lock(fenced.Context(testkit.Ctx(t)))
 	if err != nil || plain.Token() != fenced.Token() || fenced.Token() != 1 {
 		t.Fatalf("%v, %v", plain, err)
 	}
-	again, err := e.FencedMutex("x").Lock(plain.Context(kit.Ctx(t)))
+	again, err := e.FencedMutex("x").Lock(plain.Context(testkit.Ctx(t)))
 	if err != nil || again.Token() != 1 {
 		t.Errorf("a FencedMutex under a Mutex under a FencedMutex: %v, %v", again, err)
 	}
-	kit.MustUnlock(t, again)
-	kit.MustUnlock(t, plain)
-	kit.MustUnlock(t, fenced)
-	bare := kit.MustLock(t, e.Mutex("x"))
+	testkit.MustUnlock(t, again)
+	testkit.MustUnlock(t, plain)
+	testkit.MustUnlock(t, fenced)
+	bare := testkit.MustLock(t, e.Mutex("x"))
 	if bare.Token() != 0 {
 		t.Errorf("a Mutex has the token %d", bare.Token())
 	}
-	if _, err := e.FencedMutex("x").Lock(bare.Context(kit.Ctx(t))); !errors.Is(err, engine.ErrKind) {
+	if _, err := e.FencedMutex("x").Lock(bare.Context(testkit.Ctx(t))); !errors.Is(err, engine.ErrKind) {
 		t.Errorf("under a hold without a token: %v", err)
 	}
-	kit.MustUnlock(t, bare)
+	testkit.MustUnlock(t, bare)
 }
 
 // A MultiLock that is dropped is reported once, also if one of its locks was lost before.
 func TestHold_ManyDroppedAfterALoss_IsReportedOnce(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL(), kit.LeaseOf(2*time.Second))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL(), testkit.LeaseOf(2*time.Second))
 	func() {
-		h := kit.MustLockMany(t, e, []string{"a", "b"})
+		h := testkit.MustLockMany(t, e, []string{"a", "b"})
 		s.Do("DEL", "a")
-		kit.Receive(t, h.Done())
+		testkit.Receive(t, h.Done())
 	}()
-	kit.Eventually(t, "it is noticed", func() bool { runtime.GC(); return e.Stats().Leaked == 1 })
+	testkit.Eventually(t, "it is noticed", func() bool { runtime.GC(); return e.Stats().Leaked == 1 })
 }
 
 // Whoever is refused is told by whom, at no cost: the answer that refuses says it.
 func TestTryLock_HeldElsewhere_SaysWhoHoldsIt(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	holder, e := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	holder, e := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 	for name, of := range map[string]func(e *engine.Engine) engine.Mutex{
 		"mutex":  func(e *engine.Engine) engine.Mutex { return e.Mutex("mutex") },
 		"spin":   func(e *engine.Engine) engine.Mutex { return e.SpinMutex("spin") },
 		"fenced": func(e *engine.Engine) engine.Mutex { return e.FencedMutex("fenced") },
 	} {
-		h := kit.MustLock(t, of(holder), engine.Lease(time.Minute))
+		h := testkit.MustLock(t, of(holder), engine.Lease(time.Minute))
 		m := of(e)
 		before := s.CommandStats()["evalsha"]
-		is(t, name+", TryLock", kit.ErrOf(m.TryLock(kit.Ctx(t))), h.Owner())
+		is(t, name+", TryLock", testkit.ErrOf(m.TryLock(testkit.Ctx(t))), h.Owner())
 		if n := s.CommandStats()["evalsha"] - before; n != 1 {
 			t.Errorf("%s: a refused TryLock sent %d commands", name, n)
 		}
-		is(t, name+", TryLockAsync", kit.ErrOf(m.TryLockAsync(kit.Ctx(t)).Await(kit.Ctx(t))), h.Owner())
-		is(t, name+", Lock", kit.ErrOf(m.Lock(kit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
+		is(t, name+", TryLockAsync", testkit.ErrOf(m.TryLockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t))), h.Owner())
+		is(t, name+", Lock", testkit.ErrOf(m.Lock(testkit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
 		// One that never tries itself knows it from the first.
-		head := m.LockAsync(kit.Ctx(t))
-		kit.Eventually(t, "the first waits", func() bool { return e.Stats().Waiting == 1 && e.Stats().InFlight == 0 })
-		is(t, name+", behind a waiter", kit.ErrOf(m.Lock(kit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
+		head := m.LockAsync(testkit.Ctx(t))
+		testkit.Eventually(t, "the first waits", func() bool { return e.Stats().Waiting == 1 && e.Stats().InFlight == 0 })
+		is(t, name+", behind a waiter", testkit.ErrOf(m.Lock(testkit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
 		head.Abandon()
-		is(t, name+", in its own process", kit.ErrOf(of(holder).TryLock(kit.Ctx(t))), h.Owner())
-		is(t, name+", waiting in its own process", kit.ErrOf(of(holder).Lock(kit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
+		is(t, name+", in its own process", testkit.ErrOf(of(holder).TryLock(testkit.Ctx(t))), h.Owner())
+		is(t, name+", waiting in its own process", testkit.ErrOf(of(holder).Lock(testkit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
 		if name == "mutex" {
-			is(t, "LockMany", kit.ErrOf(engine.Multi(e.Mutex("free"), m).TryLock(kit.Ctx(t))), h.Owner())
+			is(t, "LockMany", testkit.ErrOf(engine.Multi(e.Mutex("free"), m).TryLock(testkit.Ctx(t))), h.Owner())
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		// The next holder is another.
-		h = kit.MustLock(t, of(holder), engine.Lease(time.Minute))
-		is(t, name+", TryLock again", kit.ErrOf(m.TryLock(kit.Ctx(t))), h.Owner())
-		kit.MustUnlock(t, h)
+		h = testkit.MustLock(t, of(holder), engine.Lease(time.Minute))
+		is(t, name+", TryLock again", testkit.ErrOf(m.TryLock(testkit.Ctx(t))), h.Owner())
+		testkit.MustUnlock(t, h)
 	}
 }
 
 // A holder that is not known is not named.
 func TestTryLock_ManyHolders_NamesNobody(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	holder, e := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-	kit.MustLock(t, holder.RWMutex("rw").Reader(), engine.Lease(time.Minute))
-	is(t, "a writer behind a reader", kit.ErrOf(e.RWMutex("rw").Writer().TryLock(kit.Ctx(t))), "")
-	w := kit.MustLock(t, e.RWMutex("own").Writer(), engine.Lease(time.Minute))
-	is(t, "a reader behind a writer of its process", kit.ErrOf(e.RWMutex("own").Reader().TryLock(kit.Ctx(t))), w.Owner())
-	is(t, "a name that is invalid", kit.ErrOf(e.Mutex("").TryLock(kit.Ctx(t))), "")
+	s := testkit.Server(t)
+	holder, e := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+	testkit.MustLock(t, holder.RWMutex("rw").Reader(), engine.Lease(time.Minute))
+	is(t, "a writer behind a reader", testkit.ErrOf(e.RWMutex("rw").Writer().TryLock(testkit.Ctx(t))), "")
+	w := testkit.MustLock(t, e.RWMutex("own").Writer(), engine.Lease(time.Minute))
+	is(t, "a reader behind a writer of its process", testkit.ErrOf(e.RWMutex("own").Reader().TryLock(testkit.Ctx(t))), w.Owner())
+	is(t, "a name that is invalid", testkit.ErrOf(e.Mutex("").TryLock(testkit.Ctx(t))), "")
 }
 
 // is checks whom an error names.
@@ -345,32 +345,32 @@ func is(t *testing.T, way string, err error, holder string) {
 
 func TestMutex_LockUnlock_LeavesTheServerClean(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	m := e.Mutex("orders:42")
 	for range 3 {
-		h := kit.MustLock(t, m)
-		if f := kit.Fields(t, s, "orders:42"); f[h.Owner()] != "1" || len(f) != 1 {
+		h := testkit.MustLock(t, m)
+		if f := testkit.Fields(t, s, "orders:42"); f[h.Owner()] != "1" || len(f) != 1 {
 			t.Fatalf("hash is %v, want {%s:1}", f, h.Owner())
 		}
 		if ttl := s.Do("PTTL", "orders:42").(int64); ttl < 25000 || ttl > 30000 {
 			t.Fatalf("PTTL is %d", ttl)
 		}
-		kit.MustUnlock(t, h)
-		if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
+		testkit.MustUnlock(t, h)
+		if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
 			t.Fatalf("second Unlock: %v", err)
 		}
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 func TestMutex_Release_WakesTheWaiter(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	a, b := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-	h := kit.MustLock(t, a.Mutex("x"))
-	f := b.Mutex("x").LockAsync(kit.Ctx(t))
-	kit.Eventually(t, "b subscribes", func() bool {
+	s := testkit.Server(t)
+	a, b := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+	h := testkit.MustLock(t, a.Mutex("x"))
+	f := b.Mutex("x").LockAsync(testkit.Ctx(t))
+	testkit.Eventually(t, "b subscribes", func() bool {
 		list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
 		return len(list) == 1 && list[0] == "redisson_lock__channel:{x}"
 	})
@@ -378,28 +378,28 @@ func TestMutex_Release_WakesTheWaiter(t *testing.T) {
 		t.Fatalf("b is not waiting: %v", err)
 	}
 	start := cputime.Now()
-	kit.MustUnlock(t, h)
-	h2, err := f.Await(kit.Ctx(t))
+	testkit.MustUnlock(t, h)
+	h2, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := start.Elapsed(); d > 2*time.Second {
 		t.Errorf("woken after %v", d)
 	}
-	kit.MustUnlock(t, h2)
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, h2)
+	testkit.Clean(t, s)
 }
 
 func TestMutex_ManyGoroutines_ExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	engines := []*engine.Engine{kit.Open(t, s.URL()), kit.Open(t, s.URL()), kit.Open(t, s.URL())}
+	s := testkit.Server(t)
+	engines := []*engine.Engine{testkit.Open(t, s.URL()), testkit.Open(t, s.URL()), testkit.Open(t, s.URL())}
 	var inside, total int
 	var wg sync.WaitGroup
 	for i := range 30 {
 		wg.Go(func() {
 			for range 50 {
-				h, err := engines[i%3].Mutex("hot").Lock(kit.Ctx(t))
+				h, err := engines[i%3].Mutex("hot").Lock(testkit.Ctx(t))
 				if err != nil {
 					t.Error(err)
 					return
@@ -408,9 +408,9 @@ func TestMutex_ManyGoroutines_ExcludeEachOther(t *testing.T) {
 					t.Errorf("%d inside", inside)
 				}
 				total++
-				kit.Stay(s)
+				testkit.Stay(s)
 				inside--
-				if err := h.Unlock(kit.Ctx(t)); err != nil {
+				if err := h.Unlock(testkit.Ctx(t)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -420,7 +420,7 @@ func TestMutex_ManyGoroutines_ExcludeEachOther(t *testing.T) {
 	if total != 1500 {
 		t.Errorf("total %d", total)
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 const (
@@ -445,12 +445,12 @@ func TestLostReason_JSON_IsText(t *testing.T) {
 
 func TestPrint_Text_SaysWhatItIs(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	m := e.Mutex("orders:42")
-	h := kit.MustLock(t, m)
-	granted := m.LockAsync(h.Context(kit.Ctx(t)))
-	if _, err := granted.Await(kit.Ctx(t)); err != nil {
+	h := testkit.MustLock(t, m)
+	granted := m.LockAsync(h.Context(testkit.Ctx(t)))
+	if _, err := granted.Await(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 	cfg := engine.Config{Addrs: []string{"h:1"}, Password: secret, DB: 2, Lease: 20 * time.Second, Replicas: engine.MajorityOfReplicas, TLS: new(tls.Config)}

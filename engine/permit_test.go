@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -21,9 +21,9 @@ import (
 // permitSemaphore is one of a fresh engine, with so many permits.
 func permitSemaphore(t testing.TB, s *redistest.Server, n int, change ...func(*engine.Config)) (*engine.Engine, engine.PermitSemaphore) {
 	t.Helper()
-	e := kit.Open(t, s.URL(), change...)
+	e := testkit.Open(t, s.URL(), change...)
 	sem := e.PermitSemaphore("x")
-	if err := sem.SetPermits(kit.Ctx(t), n); err != nil {
+	if err := sem.SetPermits(testkit.Ctx(t), n); err != nil {
 		t.Fatal(err)
 	}
 	return e, sem
@@ -41,12 +41,12 @@ func permitsAre(t testing.TB, s *redistest.Server, available, held int) {
 // What Redisson would find on the server, and what counts it.
 func TestPermitSemaphore_Server_HasItsPermits(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	e, sem := permitSemaphore(t, s, 3)
-	if set, err := sem.TrySetPermits(kit.Ctx(t), 9); set || err != nil {
+	if set, err := sem.TrySetPermits(testkit.Ctx(t), 9); set || err != nil {
 		t.Errorf("TrySetPermits of a semaphore that exists: %v, %v", set, err)
 	}
-	h := kit.MustTake(t, sem, 2, engine.Lease(time.Minute))
+	h := testkit.MustTake(t, sem, 2, engine.Lease(time.Minute))
 	permitsAre(t, s, 1, 2)
 	ids := h.PermitIDs()
 	if len(ids) != 2 || len(ids[0]) != 32 || ids[0] == ids[1] {
@@ -68,48 +68,48 @@ func TestPermitSemaphore_Server_HasItsPermits(t *testing.T) {
 		ask  func(context.Context) (int, error)
 		want int
 	}{"available": {sem.Available, 1}, "acquired": {sem.Acquired, 2}, "capacity": {sem.Capacity, 3}} {
-		if n, err := x.ask(kit.Ctx(t)); n != x.want || err != nil {
+		if n, err := x.ask(testkit.Ctx(t)); n != x.want || err != nil {
 			t.Errorf("%s: %d, %v, want %d", what, n, err, x.want)
 		}
 	}
-	if _, err := sem.TryAcquire(kit.Ctx(t), 2); !errors.Is(err, engine.ErrHeld) {
+	if _, err := sem.TryAcquire(testkit.Ctx(t), 2); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("TryAcquire of more than there are: %v", err)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	permitsAre(t, s, 3, 0)
-	if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
+	if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
 		t.Errorf("Unlock once more: %v", err)
 	}
 	permitsAre(t, s, 3, 0)
-	if err := sem.AddPermits(kit.Ctx(t), -5); err != nil {
+	if err := sem.AddPermits(testkit.Ctx(t), -5); err != nil {
 		t.Error(err)
 	}
 	permitsAre(t, s, -2, 0)
-	if err := sem.SetPermits(kit.Ctx(t), 4); err != nil {
+	if err := sem.SetPermits(testkit.Ctx(t), 4); err != nil {
 		t.Error(err)
 	}
 	permitsAre(t, s, 4, 0)
-	kit.Eventually(t, "nothing is left here", func() bool { return kit.Inside(e).Names == 0 })
+	testkit.Eventually(t, "nothing is left here", func() bool { return testkit.Inside(e).Names == 0 })
 }
 
 // Those who wait in one process are served in order, at the cost of few tries; one who wants many
 // is not overtaken by those who want few.
 func TestPermitSemaphore_Waiters_AreServedInOrderWithoutAHerd(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	e, sem := permitSemaphore(t, s, 2)
-	first, second := kit.MustTake(t, sem, 1), kit.MustTake(t, sem, 1)
+	first, second := testkit.MustTake(t, sem, 1), testkit.MustTake(t, sem, 1)
 	const n = 60
 	var futures []*engine.Future[*engine.Hold]
 	for i := range n {
-		futures = append(futures, sem.AcquireAsync(kit.Ctx(t), 1+i%2))
+		futures = append(futures, sem.AcquireAsync(testkit.Ctx(t), 1+i%2))
 	}
-	kit.Eventually(t, "they wait", func() bool { return e.Stats().Waiting == n && e.Stats().Channels == 1 })
+	testkit.Eventually(t, "they wait", func() bool { return e.Stats().Waiting == n && e.Stats().Channels == 1 })
 	before := s.CommandStats()["evalsha"]
-	kit.MustUnlock(t, first)
-	kit.MustUnlock(t, second)
+	testkit.MustUnlock(t, first)
+	testkit.MustUnlock(t, second)
 	for i, f := range futures {
-		h, err := f.Await(kit.Ctx(t))
+		h, err := f.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestPermitSemaphore_Waiters_AreServedInOrderWithoutAHerd(t *testing.T) {
 				t.Fatalf("one that came after %d has been served before it was: %v", i, err)
 			}
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
 	// Each costs a release, a try that is granted, and mostly one that is refused.
 	if sent := s.CommandStats()["evalsha"] - before; sent > 4*n {
@@ -135,12 +135,12 @@ func TestPermitSemaphore_Release_WakesWaiters(t *testing.T) {
 		within time.Duration
 	}{
 		"given back elsewhere": {func(t testing.TB, s *redistest.Server, other engine.PermitSemaphore) {
-			if ok, err := other.ForceRelease(kit.Ctx(t), "0123456789abcdef0123456789abcdef"); !ok || err != nil {
+			if ok, err := other.ForceRelease(testkit.Ctx(t), "0123456789abcdef0123456789abcdef"); !ok || err != nil {
 				t.Errorf("ForceRelease: %v, %v", ok, err)
 			}
 		}, 3 * time.Second},
 		"added": {func(t testing.TB, s *redistest.Server, other engine.PermitSemaphore) {
-			if err := other.AddPermits(kit.Ctx(t), 1); err != nil {
+			if err := other.AddPermits(testkit.Ctx(t), 1); err != nil {
 				t.Error(err)
 			}
 		}, 3 * time.Second},
@@ -158,21 +158,21 @@ func TestPermitSemaphore_Release_WakesWaiters(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			s := kit.Server(t)
+			s := testkit.Server(t)
 			e, sem := permitSemaphore(t, s, 0)
 			s.Do("ZADD", "{x}:timeout", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef")
-			fut := sem.AcquireAsync(kit.Ctx(t), 1)
-			kit.Eventually(t, "it listens", func() bool { return kit.Client(e).Stats().ChannelsConfirmed == 1 })
+			fut := sem.AcquireAsync(testkit.Ctx(t), 1)
+			testkit.Eventually(t, "it listens", func() bool { return testkit.Client(e).Stats().ChannelsConfirmed == 1 })
 			start := cputime.Now()
-			x.free(t, s, kit.Open(t, s.URL()).PermitSemaphore("x"))
-			h, err := fut.Await(kit.Ctx(t))
+			x.free(t, s, testkit.Open(t, s.URL()).PermitSemaphore("x"))
+			h, err := fut.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if d := start.Elapsed(); d > x.within {
 				t.Errorf("after %v", d)
 			}
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		})
 	}
 }
@@ -180,24 +180,24 @@ func TestPermitSemaphore_Release_WakesWaiters(t *testing.T) {
 // One who wants more than there are gives up, and those behind it, who want few, need not be told.
 func TestPermitSemaphore_HeadGivesUp_NextIsGranted(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	e, sem := permitSemaphore(t, s, 4)
-	defer kit.MustUnlock(t, kit.MustTake(t, sem, 1, engine.Lease(time.Minute)))
-	ctx, cancel := context.WithCancel(kit.Ctx(t))
+	defer testkit.MustUnlock(t, testkit.MustTake(t, sem, 1, engine.Lease(time.Minute)))
+	ctx, cancel := context.WithCancel(testkit.Ctx(t))
 	many := sem.AcquireAsync(ctx, 5)
-	kit.Eventually(t, "it listens", func() bool { return kit.Client(e).Stats().ChannelsConfirmed == 1 })
-	few := []*engine.Future[*engine.Hold]{sem.AcquireAsync(kit.Ctx(t), 1), sem.AcquireAsync(kit.Ctx(t), 2)}
+	testkit.Eventually(t, "it listens", func() bool { return testkit.Client(e).Stats().ChannelsConfirmed == 1 })
+	few := []*engine.Future[*engine.Hold]{sem.AcquireAsync(testkit.Ctx(t), 1), sem.AcquireAsync(testkit.Ctx(t), 2)}
 	start := cputime.Now()
 	cancel()
-	if _, err := many.Await(kit.Ctx(t)); !errors.Is(err, context.Canceled) {
+	if _, err := many.Await(testkit.Ctx(t)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	for _, f := range few {
-		h, err := f.Await(kit.Ctx(t))
+		h, err := f.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer kit.MustUnlock(t, h)
+		defer testkit.MustUnlock(t, h)
 	}
 	if d := start.Elapsed(); d > 2*time.Second {
 		t.Errorf("after %v", d)
@@ -210,31 +210,31 @@ const unasked = 12 * time.Second
 // A permit whose lease ends comes to who waits, without a message.
 func TestPermitSemaphore_LeaseEnds_WaiterIsGranted(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	_, sem := permitSemaphore(t, s, 0)
 	ends := time.Now().Add(4 * time.Second)
 	s.Do("ZADD", "{x}:timeout", strconv.FormatInt(ends.UnixMilli(), 10), "foreign foreign!")
-	if _, err := sem.Acquire(kit.Ctx(t), 1, engine.Wait(1500*time.Millisecond)); !errors.Is(err, engine.ErrHeld) {
+	if _, err := sem.Acquire(testkit.Ctx(t), 1, engine.Wait(1500*time.Millisecond)); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("too soon: %v", err)
 	}
-	h := kit.MustTake(t, sem, 1)
+	h := testkit.MustTake(t, sem, 1)
 	if late := time.Since(ends); late < 0 || late > 3*time.Second {
 		t.Errorf("granted %v after the end", late)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	permitsAre(t, s, 1, 0)
 }
 
 // The watchdog renews; a fixed lease ends, and is extended.
 func TestPermitSemaphore_Watchdog_KeepsPermits(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Server(t)
-		_, sem := permitSemaphore(t, s, 9, kit.ShortLease(900*time.Millisecond))
-		watched := kit.MustTake(t, sem, 3)
-		extended := kit.MustTake(t, sem, 2, engine.Lease(800*time.Millisecond))
-		fixed := kit.MustTake(t, sem, 1, engine.Lease(800*time.Millisecond))
-		if err := extended.Extend(kit.Ctx(t), time.Minute); err != nil {
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
+		_, sem := permitSemaphore(t, s, 9, testkit.ShortLease(900*time.Millisecond))
+		watched := testkit.MustTake(t, sem, 3)
+		extended := testkit.MustTake(t, sem, 2, engine.Lease(800*time.Millisecond))
+		fixed := testkit.MustTake(t, sem, 1, engine.Lease(800*time.Millisecond))
+		if err := extended.Extend(testkit.Ctx(t), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		<-fixed.Done()
@@ -242,13 +242,13 @@ func TestPermitSemaphore_Watchdog_KeepsPermits(t *testing.T) {
 			t.Errorf("the fixed lease: %v", err)
 		}
 		start := cputime.Now()
-		kit.Eventually(t, "three leases are over", func() bool { return start.Elapsed() > 3*time.Second })
+		testkit.Eventually(t, "three leases are over", func() bool { return start.Elapsed() > 3*time.Second })
 		if watched.Err() != nil || extended.Err() != nil {
 			t.Errorf("watched: %v, extended: %v", watched.Err(), extended.Err())
 		}
 		permitsAre(t, s, 4, 5)
-		kit.MustUnlock(t, watched)
-		kit.MustUnlock(t, extended)
+		testkit.MustUnlock(t, watched)
+		testkit.MustUnlock(t, extended)
 		permitsAre(t, s, 9, 0)
 	})
 }
@@ -257,11 +257,11 @@ func TestPermitSemaphore_Watchdog_KeepsPermits(t *testing.T) {
 // back once.
 func TestPermitSemaphore_OnePermitTakenAway_EndsTheHold(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	_, sem := permitSemaphore(t, s, 5, kit.ShortLease(3*time.Second))
-	h, other := kit.MustTake(t, sem, 3), kit.MustTake(t, sem, 1)
+	s := testkit.Server(t)
+	_, sem := permitSemaphore(t, s, 5, testkit.ShortLease(3*time.Second))
+	h, other := testkit.MustTake(t, sem, 3), testkit.MustTake(t, sem, 1)
 	for i, want := range []bool{true, false} {
-		if got, err := sem.ForceRelease(kit.Ctx(t), h.PermitIDs()[1]); got != want || err != nil {
+		if got, err := sem.ForceRelease(testkit.Ctx(t), h.PermitIDs()[1]); got != want || err != nil {
 			t.Errorf("ForceRelease %d: %v, %v", i, got, err)
 		}
 	}
@@ -270,14 +270,14 @@ func TestPermitSemaphore_OnePermitTakenAway_EndsTheHold(t *testing.T) {
 	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer {
 		t.Errorf("the hold: %v", err)
 	}
-	kit.Eventually(t, "the others are back", func() bool { return s.Do("ZCARD", "{x}:timeout") == int64(1) })
+	testkit.Eventually(t, "the others are back", func() bool { return s.Do("ZCARD", "{x}:timeout") == int64(1) })
 	permitsAre(t, s, 4, 1)
 
 	// At the release, nobody knew yet.
-	if ok, err := sem.ForceRelease(kit.Ctx(t), other.PermitIDs()[0]); !ok || err != nil {
+	if ok, err := sem.ForceRelease(testkit.Ctx(t), other.PermitIDs()[0]); !ok || err != nil {
 		t.Errorf("ForceRelease: %v, %v", ok, err)
 	}
-	if err := other.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+	if err := other.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 		t.Errorf("Unlock of what was taken away: %v", err)
 	}
 	permitsAre(t, s, 5, 0)
@@ -286,20 +286,20 @@ func TestPermitSemaphore_OnePermitTakenAway_EndsTheHold(t *testing.T) {
 // A grant that nobody wants any more, an abandoned future, a closed engine: all comes back.
 func TestPermitSemaphore_UnwantedPermits_ComeBack(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	e, sem := permitSemaphore(t, s, 4)
-	granted := sem.AcquireAsync(kit.Ctx(t), 2)
-	if _, err := granted.Await(kit.Ctx(t)); err != nil {
+	granted := sem.AcquireAsync(testkit.Ctx(t), 2)
+	if _, err := granted.Await(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 	granted.Abandon()
-	sem.AcquireAsync(kit.Ctx(t), 1).Abandon()
-	held := kit.MustTake(t, sem, 4)
-	waits := sem.AcquireAsync(kit.Ctx(t), 1)
+	sem.AcquireAsync(testkit.Ctx(t), 1).Abandon()
+	held := testkit.MustTake(t, sem, 4)
+	waits := sem.AcquireAsync(testkit.Ctx(t), 1)
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := waits.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
+	if _, err := waits.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
 		t.Errorf("one that waited: %v", err)
 	}
 	var lost *engine.LostError
@@ -312,7 +312,7 @@ func TestPermitSemaphore_UnwantedPermits_ComeBack(t *testing.T) {
 // Whatever becomes of connections: never more are held than there are, and none is lost or made.
 func TestPermitSemaphore_ConnectionsLost_KeepsPermits(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	const capacity = 5
 	var held, most atomic.Int64
 	var wg sync.WaitGroup
@@ -337,7 +337,7 @@ func TestPermitSemaphore_ConnectionsLost_KeepsPermits(t *testing.T) {
 					for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
 					}
 					granted.Add(1)
-					kit.Stay(s)
+					testkit.Stay(s)
 					held.Add(int64(-n))
 					h.UnlockAsync()
 				}
@@ -346,7 +346,7 @@ func TestPermitSemaphore_ConnectionsLost_KeepsPermits(t *testing.T) {
 	}
 	for range 40 {
 		before := granted.Load()
-		kit.Eventually(t, "some are granted", func() bool { return granted.Load() > before+10 })
+		testkit.Eventually(t, "some are granted", func() bool { return granted.Load() > before+10 })
 		s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
 	}
@@ -360,8 +360,8 @@ func TestPermitSemaphore_ConnectionsLost_KeepsPermits(t *testing.T) {
 			t.Log(err) // what is in doubt ends with its lease
 		}
 	}
-	after := kit.Open(t, s.URL()).PermitSemaphore("x")
-	if n, err := after.Capacity(kit.Ctx(t)); n != capacity || err != nil {
+	after := testkit.Open(t, s.URL()).PermitSemaphore("x")
+	if n, err := after.Capacity(testkit.Ctx(t)); n != capacity || err != nil {
 		t.Errorf("%d permits in the end, %v", n, err)
 	}
 }
@@ -369,10 +369,10 @@ func TestPermitSemaphore_ConnectionsLost_KeepsPermits(t *testing.T) {
 // A semaphore is no lock: neither shares the other's name, nor is it re-entered.
 func TestPermitSemaphore_UnderAHold_IsNotReentered(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	e, sem := permitSemaphore(t, s, 2)
-	h := kit.MustTake(t, sem, 1)
-	inner, err := sem.TryAcquire(h.Context(kit.Ctx(t)), 1)
+	h := testkit.MustTake(t, sem, 1)
+	inner, err := sem.TryAcquire(h.Context(testkit.Ctx(t)), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,39 +380,39 @@ func TestPermitSemaphore_UnderAHold_IsNotReentered(t *testing.T) {
 		t.Error("the same permit")
 	}
 	permitsAre(t, s, 0, 2)
-	if _, err := e.Mutex("x").TryLock(h.Context(kit.Ctx(t))); !errors.Is(err, engine.ErrKind) {
+	if _, err := e.Mutex("x").TryLock(h.Context(testkit.Ctx(t))); !errors.Is(err, engine.ErrKind) {
 		t.Errorf("a Mutex: %v", err)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	if inner.Err() != nil {
 		t.Errorf("the other hold: %v", inner.Err())
 	}
-	kit.MustUnlock(t, inner)
-	kit.Eventually(t, "nothing is left here", func() bool { return kit.Inside(e).Names == 0 })
-	if _, err := e.Mutex("x").TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrWrongType) {
+	testkit.MustUnlock(t, inner)
+	testkit.Eventually(t, "nothing is left here", func() bool { return testkit.Inside(e).Names == 0 })
+	if _, err := e.Mutex("x").TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrWrongType) {
 		t.Errorf("a Mutex of a key that is none: %v", err)
 	}
-	lock := kit.MustLock(t, e.Mutex("y"))
-	if _, err := e.PermitSemaphore("y").TryAcquire(lock.Context(kit.Ctx(t)), 1); !errors.Is(err, engine.ErrKind) {
+	lock := testkit.MustLock(t, e.Mutex("y"))
+	if _, err := e.PermitSemaphore("y").TryAcquire(lock.Context(testkit.Ctx(t)), 1); !errors.Is(err, engine.ErrKind) {
 		t.Errorf("permits of a lock: %v", err)
 	}
 	ran := false
-	if err := sem.Permits(2).Do(kit.Ctx(t), func(ctx context.Context, h *engine.Hold) error { ran = len(h.PermitIDs()) == 2; return nil }); err != nil || !ran {
+	if err := sem.Permits(2).Do(testkit.Ctx(t), func(ctx context.Context, h *engine.Hold) error { ran = len(h.PermitIDs()) == 2; return nil }); err != nil || !ran {
 		t.Errorf("Do: %v, %v", ran, err)
 	}
-	other := kit.MustTake(t, sem, 2)
-	if ran, err := sem.Permits(1).TryDo(kit.Ctx(t), func(context.Context, *engine.Hold) error { return nil }); ran || err != nil {
+	other := testkit.MustTake(t, sem, 2)
+	if ran, err := sem.Permits(1).TryDo(testkit.Ctx(t), func(context.Context, *engine.Hold) error { return nil }); ran || err != nil {
 		t.Errorf("TryDo: %v, %v", ran, err)
 	}
-	kit.MustUnlock(t, other)
+	testkit.MustUnlock(t, other)
 }
 
 func TestPermitSemaphore_BadArguments_AreInvalid(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	_, sem := permitSemaphore(t, s, 2)
 	try := func(s engine.PermitSemaphore, n int, opts ...engine.Option) error {
-		_, err := s.TryAcquire(kit.Ctx(t), n, opts...)
+		_, err := s.TryAcquire(testkit.Ctx(t), n, opts...)
 		return err
 	}
 	for what, err := range map[string]error{
@@ -422,46 +422,46 @@ func TestPermitSemaphore_BadArguments_AreInvalid(t *testing.T) {
 		"NonReentrant": try(sem, 1, engine.NonReentrant()),
 		"Backoff":      try(sem, 1, engine.Backoff(time.Millisecond, time.Second)),
 		"zero":         try(engine.PermitSemaphore{}, 1),
-		"set to -1":    sem.SetPermits(kit.Ctx(t), -1),
-		"added 2^40":   sem.AddPermits(kit.Ctx(t), 1<<40),
-		"the zero one": engine.PermitSemaphore{}.AddPermits(kit.Ctx(t), 1),
+		"set to -1":    sem.SetPermits(testkit.Ctx(t), -1),
+		"added 2^40":   sem.AddPermits(testkit.Ctx(t), 1<<40),
+		"the zero one": engine.PermitSemaphore{}.AddPermits(testkit.Ctx(t), 1),
 	} {
 		if !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for _, id := range []string{"", "x", "0123", "0123456789abcdef0123456789abcdeg", "0123456789abcdef0123456789abcdef00"} {
-		if _, err := sem.ForceRelease(kit.Ctx(t), id); !errors.Is(err, engine.ErrInvalid) {
+		if _, err := sem.ForceRelease(testkit.Ctx(t), id); !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("id %q: %v", id, err)
 		}
 	}
-	_, err := sem.AcquireAsync(kit.Ctx(t), 0).Await(kit.Ctx(t))
+	_, err := sem.AcquireAsync(testkit.Ctx(t), 0).Await(testkit.Ctx(t))
 	if !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("AcquireAsync of none: %v", err)
 	}
-	all := kit.MustTake(t, sem, 2)
+	all := testkit.MustTake(t, sem, 2)
 	if got := fmt.Sprint(all, new(engine.Hold)); got != `Hold(2 of "x") Hold(none)` {
 		t.Error(got)
 	}
 	if !slices.Equal(all.PermitIDs(), all.PermitIDs()) || script.MaxPermits != 256 {
 		t.Error("the ids of a hold change")
 	}
-	kit.MustUnlock(t, all)
+	testkit.MustUnlock(t, all)
 }
 
 // A semaphore that nobody set is not one whose permits others have: no waiting helps, and the error
 // says what does.
 func TestTryAcquire_NobodySetPermits_SaysWhatToCall(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	permits, count := e.PermitSemaphore("p"), e.Semaphore("c")
 	tries := map[string]func() error{
-		"PermitSemaphore":        func() error { return kit.ErrOf(permits.TryAcquire(kit.Ctx(t), 2)) },
-		"PermitSemaphore, async": func() error { return kit.ErrOf(permits.TryAcquireAsync(kit.Ctx(t), 1).Await(kit.Ctx(t))) },
-		"PermitSemaphore, TryDo": func() error { return kit.ErrOf(permits.Permits(1).TryDo(kit.Ctx(t), nil)) },
-		"Semaphore":              func() error { return kit.ErrOf(count.TryAcquire(kit.Ctx(t), 2)) },
-		"Semaphore, async":       func() error { return kit.ErrOf(count.TryAcquireAsync(kit.Ctx(t), 1).Await(kit.Ctx(t))) },
+		"PermitSemaphore":        func() error { return testkit.ErrOf(permits.TryAcquire(testkit.Ctx(t), 2)) },
+		"PermitSemaphore, async": func() error { return testkit.ErrOf(permits.TryAcquireAsync(testkit.Ctx(t), 1).Await(testkit.Ctx(t))) },
+		"PermitSemaphore, TryDo": func() error { return testkit.ErrOf(permits.Permits(1).TryDo(testkit.Ctx(t), nil)) },
+		"Semaphore":              func() error { return testkit.ErrOf(count.TryAcquire(testkit.Ctx(t), 2)) },
+		"Semaphore, async":       func() error { return testkit.ErrOf(count.TryAcquireAsync(testkit.Ctx(t), 1).Await(testkit.Ctx(t))) },
 	}
 	are := func(state string, want error) {
 		t.Helper()
@@ -476,44 +476,44 @@ func TestTryAcquire_NobodySetPermits_SaysWhatToCall(t *testing.T) {
 			if !errors.Is(err, engine.ErrNotAcquired) || errors.Is(err, engine.ErrNoPermits) != (want == engine.ErrNoPermits) || errors.Is(err, engine.ErrHeld) != (want == engine.ErrHeld) {
 				t.Errorf("%s, %s: %v, want %v", way, state, err, want)
 			}
-			if want == engine.ErrNoPermits && !kit.HasText(err, "SetPermits") {
+			if want == engine.ErrNoPermits && !testkit.HasText(err, "SetPermits") {
 				t.Errorf("%s, %s: %v does not say what to call", way, state, err)
 			}
 		}
 	}
 	are("nobody set it", engine.ErrNoPermits)
-	if err := permits.SetPermits(kit.Ctx(t), 0); err != nil {
+	if err := permits.SetPermits(testkit.Ctx(t), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := count.TrySetPermits(kit.Ctx(t), 0); err != nil {
+	if _, err := count.TrySetPermits(testkit.Ctx(t), 0); err != nil {
 		t.Fatal(err)
 	}
 	are("it has none", engine.ErrHeld)
 	s.Do("DEL", "p", "c")
 	are("it was deleted", engine.ErrNoPermits)
 	// Acquire waits until somebody sets it.
-	waiting := permits.AcquireAsync(kit.Ctx(t), 1)
-	counting := count.AcquireAsync(kit.Ctx(t), 1)
-	kit.Eventually(t, "both wait", func() bool { return e.Stats().Waiting == 2 && e.Stats().InFlight == 0 })
-	other := kit.Open(t, s.URL())
-	if err := other.PermitSemaphore("p").SetPermits(kit.Ctx(t), 1); err != nil {
+	waiting := permits.AcquireAsync(testkit.Ctx(t), 1)
+	counting := count.AcquireAsync(testkit.Ctx(t), 1)
+	testkit.Eventually(t, "both wait", func() bool { return e.Stats().Waiting == 2 && e.Stats().InFlight == 0 })
+	other := testkit.Open(t, s.URL())
+	if err := other.PermitSemaphore("p").SetPermits(testkit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Semaphore("c").TrySetPermits(kit.Ctx(t), 1); err != nil {
+	if _, err := other.Semaphore("c").TrySetPermits(testkit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	h, err := waiting.Await(kit.Ctx(t))
+	h, err := waiting.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Unlock(kit.Ctx(t)); err != nil {
+	if err := h.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	p, err := counting.Await(kit.Ctx(t))
+	p, err := counting.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Release(kit.Ctx(t)); err != nil {
+	if err := p.Release(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
 }

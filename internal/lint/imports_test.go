@@ -53,7 +53,7 @@ var layers = map[string]int{
 	"resp/internal/requesttest":    11,
 	"engine/internal/sim/keyspace": 10,
 	"engine/internal/sim":          11,
-	"engine/internal/kit":          11, // what the suites share
+	"engine/internal/testkit":      11, // what the suites share
 	"engine/suite":                 12,
 	"bench/internal/process":       0,
 	"bench/internal/latency":       0,
@@ -69,7 +69,7 @@ var layers = map[string]int{
 var core = []string{"engine", "resp", "wheel", "internal/clock", "internal/invariants", "internal/pasted", "internal/redact"}
 
 // testPackages lie among them, but only tests import them.
-var testPackages = []string{"engine/enginetest", "engine/internal/kit", "engine/internal/sim", "engine/internal/sim/keyspace", "resp/internal/requesttest"}
+var testPackages = []string{"engine/enginetest", "engine/internal/testkit", "engine/internal/sim", "engine/internal/sim/keyspace", "resp/internal/requesttest"}
 
 // worldly are the packages of the engine that make a world, and may draw lots.
 var worldly = []string{"engine/internal/env", "engine/internal/sim"}
@@ -199,7 +199,7 @@ func TestImportComplaints_Samples_AreFound(t *testing.T) {
 		pkg("engine/internal/recovery", in("engine/internal/env"), in("engine/internal/lock"), in("wheel")),
 		pkg("engine/enginetest", in("engine"), in("internal/embedded"), "testing"),
 		pkg("engine/internal/env", in("resp"), "math/rand/v2", "crypto/rand"),
-		pkg("engine/internal/kit", in("engine"), in("internal/redistest"), "testing", "go.uber.org/goleak"),
+		pkg("engine/internal/testkit", in("engine"), in("internal/redistest"), "testing", "go.uber.org/goleak"),
 		pkg("bench", in("bench/internal/process"), in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
 		pkg("cmd/pawl", in("cmd/pawl/internal/target"), in("cmd/pawl/internal/exit"), in("internal/keyview"), in("bench"), in("engine"), "github.com/spf13/cobra"),
 		pkg("internal/fakenode", in("internal/respio"), "github.com/tidwall/redcon"),
@@ -235,8 +235,8 @@ func TestImportComplaints_Samples_AreFound(t *testing.T) {
 		pkg("engine/internal/watchdog", "math/rand/v2"),
 		pkg("engine", "crypto/rand"),
 		pkg("engine", in("engine/enginetest")),
-		pkg("engine", in("engine/internal/kit")),
-		pkg("engine/internal/kit", in("engine/suite/faults")),
+		pkg("engine", in("engine/internal/testkit")),
+		pkg("engine/internal/testkit", in("engine/suite/faults")),
 		pkg("engine", in("internal/embedded")),
 		pkg("engine/internal/waitq", in("engine")),
 		pkg("engine", "github.com/alicebob/miniredis/v2"),

@@ -41,7 +41,7 @@ var walksErrors = map[string]string{
 }
 
 // testHelpers are packages of test code: it waits as tests do, and has their rules.
-var testHelpers = []string{"engine/internal/kit"}
+var testHelpers = []string{"engine/internal/testkit"}
 
 // noLeakCheck are the folders whose tests need no goleak, each with the reason.
 var noLeakCheck = map[string]string{

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -56,7 +56,7 @@ func TestNoSeedBreaksAPromise(t *testing.T) {
 func TestASeedTellsTheSameStory(t *testing.T) {
 	t.Parallel()
 	seeds := 6
-	if kit.Race {
+	if testkit.Race {
 		seeds = 2
 	}
 	for range seeds {

@@ -10,42 +10,42 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // A callback that blocks holds up neither another future's callback nor the event
 // loop that everything hangs on.
 func TestFuture_BlockingCallback_DelaysNothingElse(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	gate, entered := make(chan struct{}), make(chan struct{})
-	a := e.Mutex("a").LockAsync(kit.Ctx(t))
+	a := e.Mutex("a").LockAsync(testkit.Ctx(t))
 	a.OnComplete(func(h *engine.Hold, _ error) {
 		close(entered)
 		<-gate
 		h.UnlockAsync()
 	})
-	kit.Receive(t, entered)
+	testkit.Receive(t, entered)
 	notified := make(chan struct{})
-	e.Mutex("b").LockAsync(kit.Ctx(t)).OnComplete(func(h *engine.Hold, err error) {
+	e.Mutex("b").LockAsync(testkit.Ctx(t)).OnComplete(func(h *engine.Hold, err error) {
 		if err == nil {
-			err = h.Unlock(kit.Ctx(t)) // needs the loop
+			err = h.Unlock(testkit.Ctx(t)) // needs the loop
 		}
 		if err != nil {
 			t.Error(err)
 		}
 		close(notified)
 	})
-	kit.Receive(t, notified)
+	testkit.Receive(t, notified)
 	close(gate)
-	kit.Eventually(t, "a is released", func() bool { return len(kit.Fields(t, s, "a")) == 0 })
+	testkit.Eventually(t, "a is released", func() bool { return len(testkit.Fields(t, s, "a")) == 0 })
 }
 
 func TestFuture_Callbacks_RunNeitherOnAnEventLoopNorOnTheCaller(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	look := func(stack chan<- string) func(*engine.Hold, error) {
 		return func(h *engine.Hold, _ error) {
 			b := make([]byte, 64<<10)
@@ -60,23 +60,23 @@ func TestFuture_Callbacks_RunNeitherOnAnEventLoopNorOnTheCaller(t *testing.T) {
 		}
 	}
 	stack := make(chan string, 1)
-	f := e.Mutex("x").LockAsync(kit.Ctx(t))
+	f := e.Mutex("x").LockAsync(testkit.Ctx(t))
 	f.OnComplete(look(stack)) // pending, or just complete
-	check("a callback", kit.Receive(t, stack))
-	h, err := f.Await(kit.Ctx(t))
+	check("a callback", testkit.Receive(t, stack))
+	h, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.OnComplete(look(stack))
-	check("a callback registered after the end", kit.Receive(t, stack))
-	kit.MustUnlock(t, h)
+	check("a callback registered after the end", testkit.Receive(t, stack))
+	testkit.MustUnlock(t, h)
 }
 
 // A pool with one worker and no queue: handing a task over blocks while the worker
 // is busy, and the worker's task needs the event loop.
 func TestFuture_ExecutorThatBlocks_StopsNothingButCallbacks(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	tasks := make(chan func())
 	var pool sync.WaitGroup
 	pool.Go(func() {
@@ -84,14 +84,14 @@ func TestFuture_ExecutorThatBlocks_StopsNothingButCallbacks(t *testing.T) {
 			task()
 		}
 	})
-	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Executor = func(task func()) { tasks <- task } })
+	e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.Executor = func(task func()) { tasks <- task } })
 	var called sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d", "a", "b"} {
 		called.Add(1)
-		e.Mutex(name).LockAsync(kit.Ctx(t)).OnComplete(func(h *engine.Hold, err error) {
+		e.Mutex(name).LockAsync(testkit.Ctx(t)).OnComplete(func(h *engine.Hold, err error) {
 			defer called.Done()
 			if err == nil {
-				err = h.Unlock(kit.Ctx(t))
+				err = h.Unlock(testkit.Ctx(t))
 			}
 			if err != nil {
 				t.Error(err)
@@ -100,41 +100,41 @@ func TestFuture_ExecutorThatBlocks_StopsNothingButCallbacks(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { called.Wait(); close(done) }()
-	kit.Receive(t, done)
+	testkit.Receive(t, done)
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
 	close(tasks)
 	pool.Wait()
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 // An executor that runs the task where it stands is slow, not wrong.
 func TestFuture_ExecutorThatRunsTheTaskItself_Works(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Executor = func(task func()) { task() } })
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.Executor = func(task func()) { task() } })
 	notified := make(chan error, 1)
-	e.Mutex("x").LockAsync(kit.Ctx(t)).OnComplete(func(h *engine.Hold, err error) {
+	e.Mutex("x").LockAsync(testkit.Ctx(t)).OnComplete(func(h *engine.Hold, err error) {
 		if err == nil {
-			err = h.Unlock(kit.Ctx(t))
+			err = h.Unlock(testkit.Ctx(t))
 		}
 		notified <- err
 	})
-	if err := kit.Receive(t, notified); err != nil {
+	if err := testkit.Receive(t, notified); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestFuture_TenThousandCallbacksThatLock_AllRun(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	m := e.Mutex("x")
 	const n = 10_000
 	var called sync.WaitGroup
 	inside := 0 // guarded by the lock under test
-	ctx := kit.Within(t, 10*time.Minute)
+	ctx := testkit.Within(t, 10*time.Minute)
 	for range n {
 		called.Add(1)
 		m.LockAsync(ctx).OnComplete(func(h *engine.Hold, err error) {
@@ -167,40 +167,40 @@ func TestFuture_TenThousandCallbacksThatLock_AllRun(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatalf("stuck: %+v", e.Stats())
 	}
-	kit.Eventually(t, "all released", func() bool { return e.Stats().Held == 0 })
-	kit.Clean(t, s)
+	testkit.Eventually(t, "all released", func() bool { return e.Stats().Held == 0 })
+	testkit.Clean(t, s)
 }
 
 func TestClose_RunningCallback_IsWaitedFor(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	gate, entered := make(chan struct{}), make(chan struct{})
-	e.Mutex("x").LockAsync(kit.Ctx(t)).OnComplete(func(*engine.Hold, error) { close(entered); <-gate })
-	kit.Receive(t, entered)
+	e.Mutex("x").LockAsync(testkit.Ctx(t)).OnComplete(func(*engine.Hold, error) { close(entered); <-gate })
+	testkit.Receive(t, entered)
 	closed := make(chan error, 1)
 	go func() { closed <- e.Close() }()
-	kit.Eventually(t, "Close released the lock", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+	testkit.Eventually(t, "Close released the lock", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 	select {
 	case err := <-closed:
 		t.Fatalf("Close returned %v while a callback runs", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(gate)
-	if err := kit.Receive(t, closed); err != nil {
+	if err := testkit.Receive(t, closed); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestClose_CallbackThatNeverEnds_GivesUp(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.CloseTimeout = 2 * time.Second })
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.CloseTimeout = 2 * time.Second })
 	gate := make(chan struct{})
 	defer close(gate)
 	entered := make(chan struct{})
-	e.Mutex("x").LockAsync(kit.Ctx(t)).OnComplete(func(*engine.Hold, error) { close(entered); <-gate })
-	kit.Receive(t, entered)
+	e.Mutex("x").LockAsync(testkit.Ctx(t)).OnComplete(func(*engine.Hold, error) { close(entered); <-gate })
+	testkit.Receive(t, entered)
 	if err := e.Close(); !errors.Is(err, engine.ErrPending) || errors.Is(err, engine.ErrOutcomeUnknown) {
 		t.Errorf("Close: %v, want ErrPending: every lock was released", err)
 	}
@@ -212,7 +212,7 @@ func TestClose_CallbackThatNeverEnds_GivesUp(t *testing.T) {
 // That is not allowed, for Close waits for the goroutine that calls it. What it says then is true.
 func TestClose_InACallbackOrHook_SaysThatNoLockIsLeft(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	for _, where := range []string{"callback", "hook"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
@@ -222,21 +222,21 @@ func TestClose_InACallbackOrHook_SaysThatNoLockIsLeft(t *testing.T) {
 				<-ready
 				closed <- e.Close()
 			}
-			e = kit.Open(t, s.URL(), func(c *engine.Config) {
+			e = testkit.Open(t, s.URL(), func(c *engine.Config) {
 				c.CloseTimeout = 2 * time.Second
 				if where == "hook" {
 					c.Hooks.Acquired = func(engine.AcquiredEvent) { closeIt() }
 				}
 			})
-			kit.MustLock(t, e.Mutex(where))
+			testkit.MustLock(t, e.Mutex(where))
 			if where == "callback" {
-				e.Mutex("another").LockAsync(kit.Ctx(t)).OnComplete(func(*engine.Hold, error) { closeIt() })
+				e.Mutex("another").LockAsync(testkit.Ctx(t)).OnComplete(func(*engine.Hold, error) { closeIt() })
 			}
 			close(ready)
-			if err := kit.Receive(t, closed); !errors.Is(err, engine.ErrPending) || errors.Is(err, engine.ErrOutcomeUnknown) {
+			if err := testkit.Receive(t, closed); !errors.Is(err, engine.ErrPending) || errors.Is(err, engine.ErrOutcomeUnknown) {
 				t.Errorf("Close: %v, want ErrPending: every lock was released", err)
 			}
-			if n := len(kit.Fields(t, s, where)); n > 0 {
+			if n := len(testkit.Fields(t, s, where)); n > 0 {
 				t.Error("a lock is held still")
 			}
 		})
@@ -250,10 +250,10 @@ func TestFuture_CallbackAfterClose_IsCalled(t *testing.T) {
 		"custom executor":  func(c *engine.Config) { c.Executor = func(task func()) { go task() } },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := kit.Server(t)
-			e := kit.Open(t, s.URL(), change)
-			before := e.Mutex("x").LockAsync(kit.Ctx(t))
-			if _, err := before.Await(kit.Ctx(t)); err != nil {
+			s := testkit.Server(t)
+			e := testkit.Open(t, s.URL(), change)
+			before := e.Mutex("x").LockAsync(testkit.Ctx(t))
+			if _, err := before.Await(testkit.Ctx(t)); err != nil {
 				t.Fatal(err)
 			}
 			if err := e.Close(); err != nil {
@@ -262,7 +262,7 @@ func TestFuture_CallbackAfterClose_IsCalled(t *testing.T) {
 			for _, f := range []*engine.Future[*engine.Hold]{before, e.Mutex("x").LockAsync(context.Background()), engine.Mutex{}.LockAsync(context.Background())} {
 				notified := make(chan error, 1)
 				f.OnComplete(func(_ *engine.Hold, err error) { notified <- err })
-				kit.Receive(t, notified)
+				testkit.Receive(t, notified)
 			}
 		})
 	}
@@ -297,30 +297,30 @@ func TestFuture_CallbackThatDoesNotReturn_NextOnesAreCalled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := kit.Open(t, kit.Server(t).URL(), test.executor)
+			e := testkit.Open(t, testkit.Server(t).URL(), test.executor)
 			entered, gate := make(chan struct{}), make(chan struct{})
-			f := e.Mutex("x").LockAsync(kit.Ctx(t))
+			f := e.Mutex("x").LockAsync(testkit.Ctx(t))
 			f.OnComplete(func(*engine.Hold, error) {
 				close(entered)
 				<-gate
 				test.end()
 			})
 			notified := make(chan string, 3)
-			kit.Receive(t, entered)
+			testkit.Receive(t, entered)
 			f.OnComplete(func(*engine.Hold, error) { notified <- "the second"; test.end() })
 			f.OnComplete(func(*engine.Hold, error) { notified <- "the third"; test.end() })
 			close(gate)
 			for _, want := range []string{"the second", "the third"} {
-				if got := kit.Receive(t, notified); got != want {
+				if got := testkit.Receive(t, notified); got != want {
 					t.Errorf("called: %s, want %s", got, want)
 				}
 			}
 			f.OnComplete(func(h *engine.Hold, _ error) { h.UnlockAsync(); notified <- "later" })
-			kit.Receive(t, notified)
+			testkit.Receive(t, notified)
 			// Those of other futures, too.
-			other := e.Mutex("y").LockAsync(kit.Ctx(t))
+			other := e.Mutex("y").LockAsync(testkit.Ctx(t))
 			other.OnComplete(func(h *engine.Hold, _ error) { h.UnlockAsync(); notified <- "another's" })
-			kit.Receive(t, notified)
+			testkit.Receive(t, notified)
 			if err := e.Close(); err != nil {
 				t.Errorf("Close: %v", err)
 			}
@@ -331,17 +331,17 @@ func TestFuture_CallbackThatDoesNotReturn_NextOnesAreCalled(t *testing.T) {
 func TestHooks_OneEndsItsGoroutine_NextOnesAreCalled(t *testing.T) {
 	t.Parallel()
 	names := make(chan string, 8)
-	e := kit.Open(t, kit.Server(t).URL(), func(c *engine.Config) {
+	e := testkit.Open(t, testkit.Server(t).URL(), func(c *engine.Config) {
 		c.Hooks.Acquired = func(ev engine.AcquiredEvent) {
 			names <- ev.Name
 			runtime.Goexit()
 		}
 	})
 	for _, name := range []string{"a", "b", "c"} {
-		kit.MustUnlock(t, kit.MustLock(t, e.Mutex(name)))
+		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex(name)))
 	}
 	for _, want := range []string{"a", "b", "c"} {
-		if got := kit.Receive(t, names); got != want {
+		if got := testkit.Receive(t, names); got != want {
 			t.Errorf("the hook was told of %q, want %q", got, want)
 		}
 	}

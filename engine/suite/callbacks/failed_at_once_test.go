@@ -7,17 +7,17 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // A dashboard must not be blind to acquisitions that fail before anything is asked.
 func TestHooks_AcquisitionsThatFailAtOnce_AreCountedAndReported(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	var notified atomic.Int64
-	var v kit.Voters
+	var v testkit.Voters
 	for _, one := range s.Servers {
-		v = append(v, kit.Open(t, one.URL(), func(c *engine.Config) {
+		v = append(v, testkit.Open(t, one.URL(), func(c *engine.Config) {
 			c.Hooks.Acquired = func(e engine.AcquiredEvent) {
 				if errors.Is(e.Err, engine.ErrNotAcquired) {
 					notified.Add(1)
@@ -29,14 +29,14 @@ func TestHooks_AcquisitionsThatFailAtOnce_AreCountedAndReported(t *testing.T) {
 	ended, end := context.WithCancel(context.Background())
 	end()
 	var none context.Context
-	ctx, many, quorum, sem := kit.Ctx(t), e.Many("a", "b"), v.Lock("q"), e.Semaphore("s")
+	ctx, many, quorum, sem := testkit.Ctx(t), e.Many("a", "b"), v.Lock("q"), e.Semaphore("s")
 	for _, err := range []error{
-		kit.ErrOf(e.Mutex("a").Lock(ended)), kit.ErrOf(e.Mutex("").Lock(ctx)), kit.ErrOf(e.Mutex("a").TryLockAsync(none).Await(ctx)),
-		kit.ErrOf(many.Lock(ended)), kit.ErrOf(many.TryLock(none)), kit.ErrOf(many.LockAsync(ctx, engine.Lease(0)).Await(ctx)),
-		kit.ErrOf(many.Lock(ctx, engine.MinHold(1e9))), kit.ErrOf(engine.Multi(e.Mutex("a"), e.Mutex("a")).Lock(ctx)),
-		kit.ErrOf(quorum.Lock(ended)), kit.ErrOf(quorum.TryLock(none)), kit.ErrOf(quorum.LockAsync(ctx, engine.Lease(0)).Await(ctx)),
-		kit.ErrOf(engine.RedLock(e.Mutex("q"), e.Mutex("q")).Lock(ctx)),
-		kit.ErrOf(sem.Acquire(ended, 1)), kit.ErrOf(sem.TryAcquire(none, 1)), kit.ErrOf(sem.AcquireAsync(ctx, -1).Await(ctx)), kit.ErrOf(sem.Acquire(ctx, 1<<40)),
+		testkit.ErrOf(e.Mutex("a").Lock(ended)), testkit.ErrOf(e.Mutex("").Lock(ctx)), testkit.ErrOf(e.Mutex("a").TryLockAsync(none).Await(ctx)),
+		testkit.ErrOf(many.Lock(ended)), testkit.ErrOf(many.TryLock(none)), testkit.ErrOf(many.LockAsync(ctx, engine.Lease(0)).Await(ctx)),
+		testkit.ErrOf(many.Lock(ctx, engine.MinHold(1e9))), testkit.ErrOf(engine.Multi(e.Mutex("a"), e.Mutex("a")).Lock(ctx)),
+		testkit.ErrOf(quorum.Lock(ended)), testkit.ErrOf(quorum.TryLock(none)), testkit.ErrOf(quorum.LockAsync(ctx, engine.Lease(0)).Await(ctx)),
+		testkit.ErrOf(engine.RedLock(e.Mutex("q"), e.Mutex("q")).Lock(ctx)),
+		testkit.ErrOf(sem.Acquire(ended, 1)), testkit.ErrOf(sem.TryAcquire(none, 1)), testkit.ErrOf(sem.AcquireAsync(ctx, -1).Await(ctx)), testkit.ErrOf(sem.Acquire(ctx, 1<<40)),
 	} {
 		if !errors.Is(err, engine.ErrNotAcquired) {
 			t.Errorf("%v", err)
@@ -46,8 +46,8 @@ func TestHooks_AcquisitionsThatFailAtOnce_AreCountedAndReported(t *testing.T) {
 	if n := e.Stats().NotAcquired + v[1].Stats().NotAcquired + v[2].Stats().NotAcquired; n != all {
 		t.Errorf("%d are counted, want %d", n, all)
 	}
-	kit.Eventually(t, "all are notified", func() bool { return notified.Load() == all })
-	for _, zero := range []error{kit.ErrOf(engine.Multi().Lock(ctx)), kit.ErrOf(engine.MultiLock{}.Lock(ctx)), kit.ErrOf(engine.QuorumLock{}.Lock(ctx)), kit.ErrOf(engine.Multi(engine.Mutex{}).Lock(ctx)), kit.ErrOf(engine.Semaphore{}.Acquire(ctx, 1))} {
+	testkit.Eventually(t, "all are notified", func() bool { return notified.Load() == all })
+	for _, zero := range []error{testkit.ErrOf(engine.Multi().Lock(ctx)), testkit.ErrOf(engine.MultiLock{}.Lock(ctx)), testkit.ErrOf(engine.QuorumLock{}.Lock(ctx)), testkit.ErrOf(engine.Multi(engine.Mutex{}).Lock(ctx)), testkit.ErrOf(engine.Semaphore{}.Acquire(ctx, 1))} {
 		if !errors.Is(zero, engine.ErrInvalid) {
 			t.Errorf("%v", zero)
 		}

@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // Profiles are looked at by role: what carries another label cannot be found.
 func TestEngine_GoroutinesOfConnections_CarryTheirRole(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	kit.Open(t, s.URL())
-	kit.Open(t, s.URL(), func(c *engine.Config) {
+	s := testkit.Server(t)
+	testkit.Open(t, s.URL())
+	testkit.Open(t, s.URL(), func(c *engine.Config) {
 		c.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			return struct{ net.Conn }{conn}, err // of a kind that no event loop takes
@@ -28,7 +28,7 @@ func TestEngine_GoroutinesOfConnections_CarryTheirRole(t *testing.T) {
 		"socket.(*stdTransport).readLoop":  "resp reader",
 		"socket.(*stdTransport).writeLoop": "resp writer",
 	}
-	kit.Eventually(t, "all of them run", func() bool {
+	testkit.Eventually(t, "all of them run", func() bool {
 		var profile bytes.Buffer
 		if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
 			t.Fatal(err)
@@ -55,23 +55,23 @@ func TestEngine_GoroutinesOfUserCode_CarryTheirRole(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(t *testing.T, user func()){
 		"callback": func(t *testing.T, user func()) {
-			e := kit.Open(t, kit.Server(t).URL())
-			e.Mutex("x").LockAsync(kit.Ctx(t)).OnComplete(func(*engine.Hold, error) { user() })
+			e := testkit.Open(t, testkit.Server(t).URL())
+			e.Mutex("x").LockAsync(testkit.Ctx(t)).OnComplete(func(*engine.Hold, error) { user() })
 		},
 		"hook": func(t *testing.T, user func()) {
-			e := kit.Open(t, kit.Server(t).URL(), func(c *engine.Config) { c.Hooks.Acquired = func(engine.AcquiredEvent) { user() } })
-			kit.MustLock(t, e.Mutex("x"))
+			e := testkit.Open(t, testkit.Server(t).URL(), func(c *engine.Config) { c.Hooks.Acquired = func(engine.AcquiredEvent) { user() } })
+			testkit.MustLock(t, e.Mutex("x"))
 		},
 		"executor": func(t *testing.T, user func()) {
-			e := kit.Open(t, kit.Server(t).URL(), func(c *engine.Config) { c.Executor = func(task func()) { user(); task() } })
-			e.Mutex("x").LockAsync(kit.Ctx(t)).OnComplete(func(*engine.Hold, error) {})
+			e := testkit.Open(t, testkit.Server(t).URL(), func(c *engine.Config) { c.Executor = func(task func()) { user(); task() } })
+			e.Mutex("x").LockAsync(testkit.Ctx(t)).OnComplete(func(*engine.Hold, error) {})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			profile := make(chan string, 1)
 			run(t, func() { profile <- ownStack(t) })
-			if stack := kit.Receive(t, profile); !strings.Contains(stack, `"role":"engine user code"`) {
+			if stack := testkit.Receive(t, profile); !strings.Contains(stack, `"role":"engine user code"`) {
 				t.Errorf("%s", stack)
 			}
 		})

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
@@ -35,8 +35,8 @@ func (h handler) WithGroup(string) slog.Handler { return h }
 
 func TestLogger_UsesTheEngine_IsAllowed(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Server(t)
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
 		var e *engine.Engine
 		ready, notified := make(chan struct{}), make(chan struct{}, 1000)
 		use := func() {
@@ -51,12 +51,12 @@ func TestLogger_UsesTheEngine_IsAllowed(t *testing.T) {
 			default:
 			}
 		}
-		e = kit.Open(t, s.URL(), func(c *engine.Config) { c.Logger = slog.New(handler{use: use}) })
+		e = testkit.Open(t, s.URL(), func(c *engine.Config) { c.Logger = slog.New(handler{use: use}) })
 		close(ready)
-		h := kit.MustLock(t, e.Mutex("x"), engine.Lease(100*time.Millisecond))
-		kit.Receive(t, h.Done()) // a loss is logged
-		kit.Receive(t, notified)
-		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+		h := testkit.MustLock(t, e.Mutex("x"), engine.Lease(100*time.Millisecond))
+		testkit.Receive(t, h.Done()) // a loss is logged
+		testkit.Receive(t, notified)
+		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 	})
 }
 
@@ -85,15 +85,15 @@ func (n *nosyError) look(method string) {
 	n.called.Add(1)
 	asked := make(chan struct{})
 	go func() { e.Stats(); close(asked) }()
-	patience, cancel := cputime.WithTimeout(context.Background(), kit.Limit/4)
+	patience, cancel := cputime.WithTimeout(context.Background(), testkit.Limit/4)
 	defer cancel()
 	select {
 	case <-asked:
 	case <-patience.Done():
 		n.notified.Store(true)
-		n.t.Errorf("%s of a user's error is called under a lock:\n%s", method, kit.Stack())
+		n.t.Errorf("%s of a user's error is called under a lock:\n%s", method, testkit.Stack())
 	}
-	if s := kit.Stack(); onLoop(s) {
+	if s := testkit.Stack(); onLoop(s) {
 		n.notified.Store(true)
 		n.t.Errorf("%s of a user's error is called on an event loop or a timer:\n%s", method, s)
 	}
@@ -119,50 +119,50 @@ func TestLock_CauseOfTheUser_IsNotCalledUnderALock(t *testing.T) {
 		wait func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, ctx context.Context) <-chan error
 	}{
 		{"Unlock", func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, ctx context.Context) <-chan error {
-			h := kit.MustLock(t, e.Mutex("x"))
+			h := testkit.MustLock(t, e.Mutex("x"))
 			p.Pause(faultproxy.All)
 			out := e.Stats().Commands
-			done := kit.Background(func() error { return h.Unlock(ctx) })
-			kit.Eventually(t, "the release is out", func() bool { return e.Stats().Commands > out })
+			done := testkit.Background(func() error { return h.Unlock(ctx) })
+			testkit.Eventually(t, "the release is out", func() bool { return e.Stats().Commands > out })
 			return done
 		}},
 		{"Extend", func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, ctx context.Context) <-chan error {
-			h := kit.MustLock(t, e.Mutex("x"), engine.Lease(time.Minute))
+			h := testkit.MustLock(t, e.Mutex("x"), engine.Lease(time.Minute))
 			p.Pause(faultproxy.All)
 			out := e.Stats().Commands
-			done := kit.Background(func() error { return h.Extend(ctx, 2*time.Minute) })
-			kit.Eventually(t, "the Extend is out", func() bool { return e.Stats().Commands > out })
+			done := testkit.Background(func() error { return h.Extend(ctx, 2*time.Minute) })
+			testkit.Eventually(t, "the Extend is out", func() bool { return e.Stats().Commands > out })
 			return done
 		}},
 		{"Lock that was refused for now", func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, ctx context.Context) <-chan error {
-			refused := p.ReplaceReply(kit.AcquireOf("x"), busy, 1000)
-			done := kit.Background(func() error { _, err := e.Mutex("x").Lock(ctx); return err })
+			refused := p.ReplaceReply(testkit.AcquireOf("x"), busy, 1000)
+			done := testkit.Background(func() error { _, err := e.Mutex("x").Lock(ctx); return err })
 			refused.Wait(1)
 			return done
 		}},
 		{"LockAsync that was refused for now", func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, ctx context.Context) <-chan error {
-			refused := p.ReplaceReply(kit.AcquireOf("x"), busy, 1000)
+			refused := p.ReplaceReply(testkit.AcquireOf("x"), busy, 1000)
 			f := e.Mutex("x").LockAsync(ctx)
 			refused.Wait(1)
-			return kit.Background(func() error { _, err := f.Await(kit.Ctx(t)); return err })
+			return testkit.Background(func() error { _, err := f.Await(testkit.Ctx(t)); return err })
 		}},
 		{"Lock behind another", func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, ctx context.Context) <-chan error {
-			kit.MustLock(t, e.Mutex("x"))
-			done := kit.Background(func() error { _, err := e.Mutex("x").Lock(ctx); return err })
-			kit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == 1 })
+			testkit.MustLock(t, e.Mutex("x"))
+			done := testkit.Background(func() error { _, err := e.Mutex("x").Lock(ctx); return err })
+			testkit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == 1 })
 			return done
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, p, e := kit.Behind(t)
+			_, p, e := testkit.Behind(t)
 			defer p.Resume()
 			cause := &nosyError{t: t}
 			ctx, cancel := context.WithCancelCause(context.Background())
 			done := c.wait(t, p, e, ctx)
 			cause.e.Store(e)
 			cancel(cause)
-			err := kit.Receive(t, done)
+			err := testkit.Receive(t, done)
 			if n := cause.called.Load(); n > 0 {
 				t.Errorf("%d methods of the cause were called before anybody asked", n)
 			}
@@ -185,28 +185,28 @@ func TestLock_CauseThatPanics_LeavesNoLockHeld(t *testing.T) {
 	for _, what := range []string{"Unlock", "Extend"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			_, p, e := kit.Behind(t)
-			h := kit.MustLock(t, e.Mutex("x"), engine.Lease(time.Minute))
+			_, p, e := testkit.Behind(t)
+			h := testkit.MustLock(t, e.Mutex("x"), engine.Lease(time.Minute))
 			p.Pause(faultproxy.All)
 			ctx, cancel := context.WithCancelCause(context.Background())
 			out := e.Stats().Commands
-			done := kit.Background(func() error {
+			done := testkit.Background(func() error {
 				defer func() { _ = recover() }() // as net/http does
 				if what == "Unlock" {
 					return h.Unlock(ctx)
 				}
 				return h.Extend(ctx, 2*time.Minute)
 			})
-			kit.Eventually(t, "the command is out", func() bool { return e.Stats().Commands > out })
+			testkit.Eventually(t, "the command is out", func() bool { return e.Stats().Commands > out })
 			cancel((*nilCause)(nil))
-			if err := kit.Receive(t, done); !errors.Is(err, engine.ErrOutcomeUnknown) {
+			if err := testkit.Receive(t, done); !errors.Is(err, engine.ErrOutcomeUnknown) {
 				t.Error("no error that says ErrOutcomeUnknown was returned")
 			}
-			asked := kit.Background(func() error { _ = h.Err(); return nil })
-			if kit.Receive(t, asked); !t.Failed() {
+			asked := testkit.Background(func() error { _ = h.Err(); return nil })
+			if testkit.Receive(t, asked); !t.Failed() {
 				p.Resume()
-				_ = h.Unlock(kit.Ctx(t))
-				kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+				_ = h.Unlock(testkit.Ctx(t))
+				testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 			}
 		})
 	}
@@ -230,14 +230,14 @@ func (c nosyConn) Read(b []byte) (int, error) {
 // asked nothing where it matters.
 func TestEngine_ErrorOfADialer_IsNotCalledUnderALock(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, dialerErrorsAreAskedNothing)
+	testkit.Steady(t, dialerErrorsAreAskedNothing)
 }
 
 func dialerErrorsAreAskedNothing(t testing.TB) {
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	p := faultproxy.New(t, "tcp", s.Addr())
 	nosy := &nosyError{t: t}
-	e := kit.Open(t, "redis://"+p.Addr(), func(c *engine.Config) {
+	e := testkit.Open(t, "redis://"+p.Addr(), func(c *engine.Config) {
 		c.CommandTimeout = time.Second
 		c.Hooks.Renewed = func(engine.RenewedEvent) {}
 		c.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -248,34 +248,34 @@ func dialerErrorsAreAskedNothing(t testing.TB) {
 			return nosyConn{conn, nosy}, nil
 		}
 	})
-	released, extended := kit.MustLock(t, e.Mutex("released")), kit.MustLock(t, e.Mutex("extended"), engine.Lease(time.Minute))
-	parent := kit.MustLock(t, e.Mutex("parent"))
+	released, extended := testkit.MustLock(t, e.Mutex("released")), testkit.MustLock(t, e.Mutex("extended"), engine.Lease(time.Minute))
+	parent := testkit.MustLock(t, e.Mutex("parent"))
 	nosy.e.Store(e)
 	p.Pause(faultproxy.All)
 	out := e.Stats().InFlight
-	e.Mutex("waits").LockAsync(kit.Ctx(t))
-	try := e.Mutex("tried").TryLockAsync(kit.Ctx(t))
+	e.Mutex("waits").LockAsync(testkit.Ctx(t))
+	try := e.Mutex("tried").TryLockAsync(testkit.Ctx(t))
 	again := e.Mutex("parent").TryLockAsync(parent.Context(context.Background()))
-	kit.RenewAll(e)
+	testkit.RenewAll(e)
 	unlocked := released.UnlockAsync()
-	more := kit.Background(func() error { return extended.Extend(kit.Ctx(t), 2*time.Minute) })
-	kit.Eventually(t, "all are out", func() bool { return e.Stats().InFlight >= out+6 })
+	more := testkit.Background(func() error { return extended.Extend(testkit.Ctx(t), 2*time.Minute) })
+	testkit.Eventually(t, "all are out", func() bool { return e.Stats().InFlight >= out+6 })
 	p.Down()
 	p.Resume()
 	for what, f := range map[string]*engine.Future[*engine.Hold]{"TryLock": try, "re-entry": again} {
-		if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) {
+		if _, err := f.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", what, err)
 		}
 	}
 	// Refused before it is sent, for the error that the lane ended with.
-	if _, err := e.Mutex("later").TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) {
+	if _, err := e.Mutex("later").TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) {
 		t.Errorf("TryLock without a connection: %v, want ErrUnavailable", err)
 	}
 	p.Up()
-	if _, err := unlocked.Await(kit.Ctx(t)); err != nil {
+	if _, err := unlocked.Await(testkit.Ctx(t)); err != nil {
 		t.Errorf("Unlock: %v", err)
 	}
-	if err := kit.Receive(t, more); err != nil && !errors.Is(err, engine.ErrOutcomeUnknown) {
+	if err := testkit.Receive(t, more); err != nil && !errors.Is(err, engine.ErrOutcomeUnknown) {
 		t.Errorf("Extend: %v", err)
 	}
 }
@@ -285,19 +285,19 @@ func dialerErrorsAreAskedNothing(t testing.TB) {
 func TestLogger_Hangs_DelaysNoConnection(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
-	n.On(kit.Calls(script.Acquire), fakenode.Int(script.Granted))
-	n.On(kit.Calls(script.Release), fakenode.Int(script.Done))
+	n.On(testkit.Calls(script.Acquire), fakenode.Int(script.Granted))
+	n.On(testkit.Calls(script.Release), fakenode.Int(script.Done))
 	hanging, gate := make(chan struct{}, 1000), make(chan struct{})
-	e := kit.Open(t, "redis://"+n.Addr(), func(c *engine.Config) {
+	e := testkit.Open(t, "redis://"+n.Addr(), func(c *engine.Config) {
 		c.CloseTimeout = 100 * time.Millisecond
 		c.Logger = slog.New(handler{use: func() { hanging <- struct{}{}; <-gate }})
 	})
 	n.ResetAll()
-	kit.Receive(t, hanging)
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+	testkit.Receive(t, hanging)
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 	closed := make(chan error, 1)
 	go func() { closed <- e.Close() }()
-	if err := kit.Receive(t, closed); !errors.Is(err, engine.ErrPending) {
+	if err := testkit.Receive(t, closed); !errors.Is(err, engine.ErrPending) {
 		t.Errorf("Close: %v", err)
 	}
 	close(gate)
@@ -307,11 +307,11 @@ func TestLogger_Hangs_DelaysNoConnection(t *testing.T) {
 func TestLogger_EndsItsGoroutine_CostsNoConnection(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
-	n.On(kit.Calls(script.Acquire), fakenode.Int(script.Granted))
-	n.On(kit.Calls(script.Release), fakenode.Int(script.Done))
-	e := kit.Open(t, "redis://"+n.Addr(), func(c *engine.Config) { c.Logger = slog.New(handler{use: runtime.Goexit}) })
-	kit.Eventually(t, "every connection is there", func() bool { return kit.Client(e).Stats().Connections == 3 })
+	n.On(testkit.Calls(script.Acquire), fakenode.Int(script.Granted))
+	n.On(testkit.Calls(script.Release), fakenode.Int(script.Done))
+	e := testkit.Open(t, "redis://"+n.Addr(), func(c *engine.Config) { c.Logger = slog.New(handler{use: runtime.Goexit}) })
+	testkit.Eventually(t, "every connection is there", func() bool { return testkit.Client(e).Stats().Connections == 3 })
 	n.ResetAll()
-	kit.Eventually(t, "every connection is back", func() bool { return e.Stats().Reconnects >= 3 })
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+	testkit.Eventually(t, "every connection is back", func() bool { return e.Stats().Reconnects >= 3 })
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -17,17 +17,17 @@ import (
 
 func TestNew_WrongPassword_FailsAtOnceWithoutSayingIt(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t, redistest.Password("open sesame"))
+	s := testkit.Server(t, redistest.Password("open sesame"))
 	for what, url := range map[string]string{
 		"wrong": "redis://:hunter2hunter2@" + s.Addr(), "none": "redis://" + s.Addr(),
 		"user": "redis://nobody:hunter2hunter2@" + s.Addr(),
 	} {
 		start := cputime.Now()
-		_, err := engine.Open(kit.Ctx(t), url)
+		_, err := engine.Open(testkit.Ctx(t), url)
 		if !errors.Is(err, engine.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", what, err)
 		}
-		if kit.HasText(err, "hunter2") {
+		if testkit.HasText(err, "hunter2") {
 			t.Errorf("%s: the password is told: %v", what, err)
 		}
 		if d := start.Elapsed(); d > 5*time.Second {
@@ -57,11 +57,11 @@ func TestNew_NobodyListens_Fails(t *testing.T) {
 			addrs := nobody(t, n)
 			start := time.Now()
 			_, err := engine.Open(context.Background(), fmt.Sprintf(form, strings.Join(addrs, ",")))
-			if !errors.Is(err, engine.ErrUnavailable) || !kit.HasText(err, "connection refused") || strings.Contains(err.Error(), "\n") {
+			if !errors.Is(err, engine.ErrUnavailable) || !testkit.HasText(err, "connection refused") || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("Open: %v", err)
 			}
 			for _, addr := range addrs { // a round is all of them
-				if !kit.HasText(err, addr) {
+				if !testkit.HasText(err, addr) {
 					t.Errorf("%s is not named: %v", addr, err)
 				}
 			}
@@ -77,8 +77,8 @@ func TestNew_OneAddressAnswers_IsEnough(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t)
 	_, after, _ := strings.Cut(r.URL(), "://")
-	e := kit.Open(t, "redis+sentinel://"+strings.Join(nobody(t, 2), ",")+","+after)
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+	e := testkit.Open(t, "redis+sentinel://"+strings.Join(nobody(t, 2), ",")+","+after)
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 }
 
 // A server that is loading its data will do in a moment: Open waits for it, for
@@ -102,7 +102,7 @@ func TestNew_ServerLoads_IsWaitedFor(t *testing.T) {
 	default:
 	}
 	loading.Remove()
-	if err := kit.Receive(t, opened); err != nil {
+	if err := testkit.Receive(t, opened); err != nil {
 		t.Error(err)
 	}
 }
@@ -118,7 +118,7 @@ func TestNew_ServerLoadsForEver_GivesUp(t *testing.T) {
 		"redis+replicas://" + undecided.Addr(): "no primary",
 	} {
 		_, err := engine.Open(context.Background(), url+"?dial_timeout=1500ms")
-		if !errors.Is(err, engine.ErrUnavailable) || !kit.HasText(err, text) {
+		if !errors.Is(err, engine.ErrUnavailable) || !testkit.HasText(err, text) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -130,13 +130,13 @@ func TestNew_AddressThatIsNone_IsExplained(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"redis://a:1,b:2", "redis://:hunter2@a,b:2/3", "rediss://a:1,b", "redis://[::1]:1,[::2]:2?db=1"} {
 		_, err := engine.ParseURL(url)
-		if !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, "redis+cluster://") || kit.HasText(err, "hunter2") {
+		if !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, "redis+cluster://") || testkit.HasText(err, "hunter2") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
 	for _, addr := range []string{"redis://:hunter2@h:1", "ada:hunter2@h:1", "hunter2@h:1", "a,b:1", "a:1,b:2"} {
 		_, err := engine.New(context.Background(), engine.Config{Addrs: []string{addr}})
-		if !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, "must be host:port") || kit.HasText(err, "hunter2") {
+		if !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, "must be host:port") || testkit.HasText(err, "hunter2") {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // slowContext is a context of the user's whose Done does not return while slow is set.
@@ -25,7 +25,7 @@ type slowContext struct {
 // and once more on a goroutine of its own, which must not find it slow.
 func (c slowContext) listenedTo(t *testing.T) {
 	t.Helper()
-	kit.Eventually(t, "package context listens", func() bool { return c.asked.Load() >= 3 })
+	testkit.Eventually(t, "package context listens", func() bool { return c.asked.Load() >= 3 })
 }
 
 func (c slowContext) Done() <-chan struct{} {
@@ -48,9 +48,9 @@ func newSlowContext() slowContext {
 //	Hold.Err: must not say that all is well
 func TestMultiHold_ErrBeforeItsContextsHaveEnded_IsRight(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	outer := kit.MustLock(t, e.Mutex("y"))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	outer := testkit.MustLock(t, e.Mutex("y"))
 	slow, gate := newSlowContext(), make(chan struct{})
 	_ = outer.Context(slow)
 	slow.listenedTo(t)
@@ -60,8 +60,8 @@ func TestMultiHold_ErrBeforeItsContextsHaveEnded_IsRight(t *testing.T) {
 	}
 	slow.slow <- gate
 	f := make(chan error, 1)
-	go func() { f <- outer.Unlock(kit.Ctx(t)) }()
-	kit.Eventually(t, "the outer hold has ended", func() bool { return outer.Err() != nil })
+	go func() { f <- outer.Unlock(testkit.Ctx(t)) }()
+	testkit.Eventually(t, "the outer hold has ended", func() bool { return outer.Err() != nil })
 	if m.Err() != engine.ErrReleased || m.ValidUntil().After(time.Now()) {
 		t.Errorf("Err %v, valid until %v from now", m.Err(), time.Until(m.ValidUntil()))
 	}
@@ -69,12 +69,12 @@ func TestMultiHold_ErrBeforeItsContextsHaveEnded_IsRight(t *testing.T) {
 		t.Errorf("a context of it: %v", cause)
 	}
 	close(gate)
-	if err := kit.Receive(t, f); err != nil {
+	if err := testkit.Receive(t, f); err != nil {
 		t.Error(err)
 	}
-	kit.Receive(t, m.Done())
-	_ = m.Unlock(kit.Ctx(t))
-	kit.Clean(t, s, e)
+	testkit.Receive(t, m.Done())
+	_ = m.Unlock(testkit.Ctx(t))
+	testkit.Clean(t, s, e)
 }
 
 // A context of the user's panics when it ends: that of the Hold, or of a re-entry of one
@@ -82,48 +82,48 @@ func TestMultiHold_ErrBeforeItsContextsHaveEnded_IsRight(t *testing.T) {
 func TestMultiHold_ContextThatPanics_KeepsNoLock(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"its own", "of a re-entry", "both"} {
-		s := kit.Server(t)
-		e := kit.Open(t, s.URL())
-		m := kit.MustLockMany(t, e, []string{"x", "y", "z"})
+		s := testkit.Server(t)
+		e := testkit.Open(t, s.URL())
+		m := testkit.MustLockMany(t, e, []string{"x", "y", "z"})
 		g := newGated(t)
 		var contexts []context.Context
 		if what != "of a re-entry" {
 			contexts = append(contexts, m.Context(explosive{g}), m.Context(context.Background()))
 		}
 		if what != "its own" {
-			inner := kit.MustReenterWith(t, m.Context(context.Background()), e.Mutex("x"))
+			inner := testkit.MustReenterWith(t, m.Context(context.Background()), e.Mutex("x"))
 			contexts = append(contexts, inner.Context(explosive{g}), inner.Context(context.Background()))
 		}
 		g.shut.Store(true)
-		if v := recovered(func() { _ = m.Unlock(kit.Ctx(t)) }); v == nil {
+		if v := recovered(func() { _ = m.Unlock(testkit.Ctx(t)) }); v == nil {
 			t.Errorf("%s: the panic was swallowed", what)
 		}
-		kit.Receive(t, m.Done())
+		testkit.Receive(t, m.Done())
 		if n := alive(contexts); n > 0 {
 			t.Errorf("%s: %d of %d contexts are alive", what, n, len(contexts))
 		}
-		kit.Clean(t, s, e)
+		testkit.Clean(t, s, e)
 	}
 }
 
 // A context that takes long to end keeps the majority taken.
 func TestRedLock_Lost_WaitsForItsContexts(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	v := s.Open()
-	h := kit.MustRedLock(t, v.Lock("x"))
-	kit.Eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
+	h := testkit.MustRedLock(t, v.Lock("x"))
+	testkit.Eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
 	slow, gate := newSlowContext(), make(chan struct{})
 	_ = h.Context(slow)
 	slow.listenedTo(t)
 	closed := make(chan error, 2)
 	go func() { closed <- v[0].Close() }()
-	kit.Eventually(t, "the first server is left", func() bool { return len(kit.Fields(t, s.Servers[0], "x")) == 0 })
+	testkit.Eventually(t, "the first server is left", func() bool { return len(testkit.Fields(t, s.Servers[0], "x")) == 0 })
 	slow.slow <- gate
 	go func() { closed <- v[1].Close() }()
-	kit.Eventually(t, "the loss is known", func() bool { return errors.Is(h.Err(), engine.ErrLost) })
+	testkit.Eventually(t, "the loss is known", func() bool { return errors.Is(h.Err(), engine.ErrLost) })
 	for range 50 {
-		if len(kit.Fields(t, s.Servers[1], "x")) == 0 || len(kit.Fields(t, s.Servers[2], "x")) == 0 {
+		if len(testkit.Fields(t, s.Servers[1], "x")) == 0 || len(testkit.Fields(t, s.Servers[2], "x")) == 0 {
 			t.Fatal("another may have a majority while a context is alive")
 		}
 		select {
@@ -133,9 +133,9 @@ func TestRedLock_Lost_WaitsForItsContexts(t *testing.T) {
 		}
 	}
 	close(gate)
-	kit.Receive(t, h.Done())
+	testkit.Receive(t, h.Done())
 	for range 2 {
-		if err := kit.Receive(t, closed); err != nil {
+		if err := testkit.Receive(t, closed); err != nil {
 			t.Error(err)
 		}
 	}
@@ -146,27 +146,27 @@ func TestRedLock_Lost_WaitsForItsContexts(t *testing.T) {
 // whatever it knows of the server.
 func TestLock_ContextsOfTheHolderStillEnd_SaysHeldHere(t *testing.T) {
 	t.Parallel()
-	e := kit.Open(t, kit.Server(t).URL(), func(c *engine.Config) { c.CommandTimeout = 200 * time.Millisecond })
+	e := testkit.Open(t, testkit.Server(t).URL(), func(c *engine.Config) { c.CommandTimeout = 200 * time.Millisecond })
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m, engine.Lease(2*time.Second)) // long enough for what follows
+	h := testkit.MustLock(t, m, engine.Lease(2*time.Second)) // long enough for what follows
 	g := newGated(t)
 	h.Context(g)
 	g.shut.Store(true)
-	kit.Receive(t, g.called)
-	kit.WantLost(t, "the hold", h.Err(), engine.LeaseEnded)
+	testkit.Receive(t, g.called)
+	testkit.WantLost(t, "the hold", h.Err(), engine.LeaseEnded)
 	for what, err := range map[string]error{
-		"TryLock":        kit.ErrOf(m.TryLock(kit.Ctx(t))),
-		"Lock with Wait": kit.ErrOf(m.Lock(kit.Ctx(t), engine.Wait(10*time.Millisecond))),
+		"TryLock":        testkit.ErrOf(m.TryLock(testkit.Ctx(t))),
+		"Lock with Wait": testkit.ErrOf(m.Lock(testkit.Ctx(t), engine.Wait(10*time.Millisecond))),
 	} {
-		if !errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) || !kit.HasText(err, "this process") {
+		if !errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) || !testkit.HasText(err, "this process") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if ran, err := m.TryDo(kit.Ctx(t), nil); ran || err != nil {
+	if ran, err := m.TryDo(testkit.Ctx(t), nil); ran || err != nil {
 		t.Errorf("TryDo: %v, %v", ran, err)
 	}
 	g.open()
-	kit.MustUnlock(t, kit.MustLock(t, m))
+	testkit.MustUnlock(t, testkit.MustLock(t, m))
 }
 
 // explosive is a context of a user's with a fault.
@@ -183,9 +183,9 @@ func (e explosive) Done() <-chan struct{} {
 // end, and the lock is released.
 func TestHold_ContextThatPanics_KeepsNeitherTheOthersNorTheLock(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	h := kit.MustLock(t, e.Mutex("x"))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	h := testkit.MustLock(t, e.Mutex("x"))
 	g := newGated(t)
 	var contexts []context.Context
 	for i := range driver.FewContexts {
@@ -195,20 +195,20 @@ func TestHold_ContextThatPanics_KeepsNeitherTheOthersNorTheLock(t *testing.T) {
 		}
 		contexts = append(contexts, h.Context(parent))
 	}
-	waiting := e.Mutex("x").LockAsync(kit.Ctx(t))
+	waiting := e.Mutex("x").LockAsync(testkit.Ctx(t))
 	g.shut.Store(true)
-	if v := recovered(func() { _ = h.Unlock(kit.Ctx(t)) }); v == nil {
+	if v := recovered(func() { _ = h.Unlock(testkit.Ctx(t)) }); v == nil {
 		t.Error("the panic was swallowed")
 	}
 	if n := alive(contexts); n > 0 {
 		t.Errorf("%d of %d contexts are alive", n, len(contexts))
 	}
-	kit.Receive(t, h.Done())
-	next, err := waiting.Await(kit.Ctx(t))
+	testkit.Receive(t, h.Done())
+	next, err := waiting.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatalf("the next one: %v", err)
 	}
-	kit.MustUnlock(t, next)
+	testkit.MustUnlock(t, next)
 }
 
 func recovered(f func()) (v any) {
@@ -220,9 +220,9 @@ func recovered(f func()) (v any) {
 // Close waits for contexts that take long, but not for ever.
 func TestClose_ContextThatDoesNotEnd_GivesUp(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.CloseTimeout = 200 * time.Millisecond })
-	h := kit.MustLock(t, e.Mutex("x"))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.CloseTimeout = 200 * time.Millisecond })
+	h := testkit.MustLock(t, e.Mutex("x"))
 	g := newGated(t)
 	ctx := h.Context(g)
 	g.shut.Store(true)
@@ -230,11 +230,11 @@ func TestClose_ContextThatDoesNotEnd_GivesUp(t *testing.T) {
 	if !errors.Is(err, engine.ErrOutcomeUnknown) {
 		t.Errorf("Close: %v, want ErrOutcomeUnknown: the lock was not released", err)
 	}
-	if n := len(kit.Fields(t, s, "x")); n != 1 {
+	if n := len(testkit.Fields(t, s, "x")); n != 1 {
 		t.Errorf("%d owners on the server, want the one whose context is being ended", n)
 	}
 	g.open()
-	kit.Receive(t, h.Done())
+	testkit.Receive(t, h.Done())
 	if ctx.Err() == nil {
 		t.Error("Done is closed and the context is alive")
 	}
@@ -260,7 +260,7 @@ func (g *gated) pass() {
 		return
 	}
 	select {
-	case g.called <- kit.Stack():
+	case g.called <- testkit.Stack():
 	default:
 	}
 	<-g.opened

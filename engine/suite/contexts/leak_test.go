@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
@@ -16,9 +16,9 @@ import (
 func collected(t *testing.T, url string) {
 	t.Helper()
 	for range 2 {
-		e := kit.Open(t, url, kit.LeaseOf(time.Second))
-		func() { kit.MustLockMany(t, e, []string{t.Name() + "1", t.Name() + "2"}) }()
-		kit.Eventually(t, "a Hold that was dropped is noticed", func() bool { runtime.GC(); return e.Stats().Leaked == 1 })
+		e := testkit.Open(t, url, testkit.LeaseOf(time.Second))
+		func() { testkit.MustLockMany(t, e, []string{t.Name() + "1", t.Name() + "2"}) }()
+		testkit.Eventually(t, "a Hold that was dropped is noticed", func() bool { runtime.GC(); return e.Stats().Leaked == 1 })
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -28,9 +28,9 @@ func collected(t *testing.T, url string) {
 // A re-entry ends with what it re-enters, so one that is dropped keeps no lock.
 func TestHold_ManyReenteredAndDropped_IsNotReported(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL(), kit.LeaseOf(time.Second))
-	outer := kit.MustLockMany(t, e, []string{"a", "b"})
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL(), testkit.LeaseOf(time.Second))
+	outer := testkit.MustLockMany(t, e, []string{"a", "b"})
 	ctx := outer.Context(context.Background())
 	func() {
 		if _, err := e.LockMany(ctx, []string{"a", "b"}); err != nil {
@@ -41,7 +41,7 @@ func TestHold_ManyReenteredAndDropped_IsNotReported(t *testing.T) {
 	if n := e.Stats().Leaked; n != 0 {
 		t.Errorf("%d reported", n)
 	}
-	kit.MustUnlock(t, outer)
+	testkit.MustUnlock(t, outer)
 }
 
 // Unlock was called, and its caller has let go of the Hold, but it takes long until all the locks
@@ -59,25 +59,25 @@ func TestHold_ManyUnlockedAndDropped_IsNotReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := kit.Server(t)
-			e := kit.Open(t, s.URL(), kit.LeaseOf(5*time.Second))
+			s := testkit.Server(t)
+			e := testkit.Open(t, s.URL(), testkit.LeaseOf(5*time.Second))
 			slow, gate := newSlowContext(), make(chan struct{})
 			func() {
-				h := kit.MustLockMany(t, e, []string{"a", "b", "c"})
+				h := testkit.MustLockMany(t, e, []string{"a", "b", "c"})
 				_ = h.Parts()[0].Context(slow)
 				slow.listenedTo(t)
 				slow.slow <- gate
 				done := h.Done()
 				unlock(h)
-				kit.Receive(t, done)
+				testkit.Receive(t, done)
 			}()
-			kit.Eventually(t, "the first is being released", func() bool { return e.Stats().Held == 2 })
+			testkit.Eventually(t, "the first is being released", func() bool { return e.Stats().Held == 2 })
 			collected(t, s.URL())
 			if n := e.Stats().Leaked; n != 0 {
 				t.Errorf("%d reported", n)
 			}
 			close(gate)
-			kit.Clean(t, s, e)
+			testkit.Clean(t, s, e)
 		})
 	}
 }

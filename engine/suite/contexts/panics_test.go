@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // brokenContext is a context of the user's whose Err panics once it has ended.
@@ -31,26 +31,26 @@ func (c brokenContext) Err() error {
 // given the lock later: nobody would ever unlock it.
 func TestLock_ContextPanics_TakesNothing(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-	h := kit.MustLock(t, other.Mutex("x"))
+	s := testkit.Server(t)
+	e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+	h := testkit.MustLock(t, other.Mutex("x"))
 	ctx := brokenContext{context.Background(), make(chan struct{})}
 	panicked := make(chan any, 1)
 	go func() {
 		defer func() { panicked <- recover() }()
 		_, _ = e.Mutex("x").Lock(ctx, engine.Lease(time.Hour))
 	}()
-	kit.Eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
+	testkit.Eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
 	close(ctx.ended)
-	if v := kit.Receive(t, panicked); v != "a broken context" {
+	if v := testkit.Receive(t, panicked); v != "a broken context" {
 		t.Errorf("recovered %v", v)
 	}
 	if n := e.Stats().Waiting; n != 0 {
 		t.Errorf("%d still wait", n)
 	}
-	kit.MustUnlock(t, h)
-	kit.MustUnlock(t, kit.MustLock(t, other.Mutex("x")))
-	kit.Clean(t, s, e)
+	testkit.MustUnlock(t, h)
+	testkit.MustUnlock(t, testkit.MustLock(t, other.Mutex("x")))
+	testkit.Clean(t, s, e)
 }
 
 // undoneContext is a context of the user's whose Done panics.
@@ -61,12 +61,12 @@ func (undoneContext) Done() <-chan struct{} { panic("a broken context") }
 // Lock needs the Done of its context before anything is asked of the server.
 func TestLock_ContextWithABrokenDone_TakesNothing(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	if _, err := e.Semaphore("s").TrySetPermits(kit.Ctx(t), 2); err != nil {
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	if _, err := e.Semaphore("s").TrySetPermits(testkit.Ctx(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Latch("l").TrySetCount(kit.Ctx(t), 1); err != nil {
+	if _, err := e.Latch("l").TrySetCount(testkit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	m, sem, latch := e.Mutex("x"), e.Semaphore("s"), e.Latch("l")
@@ -93,7 +93,7 @@ func TestLock_ContextWithABrokenDone_TakesNothing(t *testing.T) {
 			lock(undoneContext{context.Background()})
 		}()
 	}
-	if n, err := sem.Available(kit.Ctx(t)); n != 2 || err != nil {
+	if n, err := sem.Available(testkit.Ctx(t)); n != 2 || err != nil {
 		t.Errorf("%d permits are to be had, %v", n, err)
 	}
 	if n := e.Stats(); n.Held+n.Waiting > 0 {
@@ -102,8 +102,8 @@ func TestLock_ContextWithABrokenDone_TakesNothing(t *testing.T) {
 	for _, key := range []string{"s", "l"} {
 		s.Do("DEL", key)
 	}
-	kit.CleanButMarks(t, s, e)
-	if n := kit.Inside(e).Names; n > 0 {
+	testkit.CleanButMarks(t, s, e)
+	if n := testkit.Inside(e).Names; n > 0 {
 		t.Errorf("%d names are in use", n)
 	}
 }
@@ -124,12 +124,12 @@ func (c tiredContext) Done() <-chan struct{} {
 // The reader is granted before the writer is released, which waits under the context.
 func TestRWMutex_DowngradeWhoseContextPanics_LeavesNoReader(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	rw := e.RWMutex("x")
 	panics := 0
 	for calls := range 6 {
-		w := kit.MustLock(t, rw.Writer())
+		w := testkit.MustLock(t, rw.Writer())
 		func() {
 			defer func() {
 				if recover() != nil {
@@ -141,15 +141,15 @@ func TestRWMutex_DowngradeWhoseContextPanics_LeavesNoReader(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			kit.MustUnlock(t, r)
+			testkit.MustUnlock(t, r)
 		}()
-		if err := w.Unlock(kit.Ctx(t)); err != nil && !errors.Is(err, engine.ErrNotHeld) {
+		if err := w.Unlock(testkit.Ctx(t)); err != nil && !errors.Is(err, engine.ErrNotHeld) {
 			t.Error(err)
 		}
-		kit.Eventually(t, "nothing is held", func() bool { return e.Stats().Held == 0 })
+		testkit.Eventually(t, "nothing is held", func() bool { return e.Stats().Held == 0 })
 	}
 	if panics == 0 {
 		t.Error("no context panicked")
 	}
-	kit.Clean(t, s, e)
+	testkit.Clean(t, s, e)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -17,28 +17,28 @@ import (
 func TestNamesInACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, false)
-	e := kit.Clustered(c).Open(t)
+	e := testkit.Clustered(c).Open(t)
 	for name, ok := range map[string][2]bool{ // of a semaphore, of a latch
 		"plain": {true, true}, "a{b}": {true, false}, "{b}": {true, false}, "a{b}{": {true, false},
 		"a{b": {false, false}, "{}a": {false, false}, "a}b": {false, false}, "a}b{c}": {true, false},
 	} {
 		s, l := e.Semaphore(name), e.Latch(name)
-		_, err := s.TrySetPermits(kit.Ctx(t), 2)
+		_, err := s.TrySetPermits(testkit.Ctx(t), 2)
 		if ok[0] != (err == nil) || !ok[0] && !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("%q: SetPermits: %v", name, err)
 		}
 		if ok[0] {
-			if err := kit.MustAcquire(t, s, 2).Release(kit.Ctx(t)); err != nil {
+			if err := testkit.MustAcquire(t, s, 2).Release(testkit.Ctx(t)); err != nil {
 				t.Errorf("%q: %v", name, err)
 			}
 		}
 		c.Do(name, "DEL", name)
-		_, err = l.TrySetCount(kit.Ctx(t), 1)
+		_, err = l.TrySetCount(testkit.Ctx(t), 1)
 		if ok[1] != (err == nil) || !ok[1] && !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("%q: TrySetCount: %v", name, err)
 		}
 		if ok[1] {
-			if err := l.CountDown(kit.Ctx(t)); err != nil {
+			if err := l.CountDown(testkit.Ctx(t)); err != nil {
 				t.Errorf("%q: %v", name, err)
 			}
 		}
@@ -53,13 +53,13 @@ func TestNoPermitIsLostWhileSlotsMove(t *testing.T) {
 		t.Run(sharding, func(t *testing.T) {
 			t.Parallel()
 			c := redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels))
-			at := kit.Clustered(c)
+			at := testkit.Clustered(c)
 			var engines []*engine.Engine
 			for range 2 {
 				engines = append(engines, at.Open(t, func(cfg *engine.Config) { cfg.Sharding = sharding }))
 			}
 			const permits = 3
-			kit.MustSetPermits(t, engines[0].Semaphore("s"), permits)
+			testkit.MustSetPermits(t, engines[0].Semaphore("s"), permits)
 			stop, done := make(chan struct{}), 0
 			var all sync.WaitGroup
 			var mu sync.Mutex
@@ -93,9 +93,9 @@ func TestNoPermitIsLostWhileSlotsMove(t *testing.T) {
 				for _, to := range c.Primaries() {
 					if to != from {
 						c.BeginMove(slot, from, to)
-						kit.Pause(nil, 50*time.Millisecond)
+						testkit.Pause(nil, 50*time.Millisecond)
 						c.MoveKeys(slot, from, to)
-						kit.Pause(nil, 50*time.Millisecond)
+						testkit.Pause(nil, 50*time.Millisecond)
 						c.EndMove(slot, from, to)
 						break
 					}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -15,10 +15,10 @@ import (
 func TestALatchIsNotOpenBecauseAReplicaDoesNotKnowIt(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 1)
-	site := kit.Replicated(r)
+	site := testkit.Replicated(r)
 	e := site.Open(t)
 	l := e.Latch("l")
-	if n, err := l.Count(kit.Ctx(t)); n != 0 || err != nil {
+	if n, err := l.Count(testkit.Ctx(t)); n != 0 || err != nil {
 		t.Fatal(n, err)
 	}
 	r.AwaitInStep()
@@ -27,16 +27,16 @@ func TestALatchIsNotOpenBecauseAReplicaDoesNotKnowIt(t *testing.T) {
 	b.Do("SET", "l", "1")
 	a.Do("REPLICAOF", "127.0.0.1", "1")
 	awaits := l.AwaitAsync(context.Background())
-	if n, err := l.Count(kit.Ctx(t)); n != 1 || err != nil {
+	if n, err := l.Count(testkit.Ctx(t)); n != 1 || err != nil {
 		t.Errorf("the count is %d, %v", n, err)
 	}
 	if _, err := awaits.Result(); !errors.Is(err, engine.ErrPending) {
 		t.Errorf("it is open: %v", err)
 	}
-	if err := l.CountDown(kit.Ctx(t)); err != nil {
+	if err := l.CountDown(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	if _, err := awaits.Await(kit.Ctx(t)); err != nil {
+	if _, err := awaits.Await(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -45,9 +45,9 @@ func TestALatchIsNotOpenBecauseAReplicaDoesNotKnowIt(t *testing.T) {
 func TestPermitsAreNotTooFewBecauseAReplicaDoesNotKnowThem(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 1)
-	e := kit.Replicated(r).Open(t)
+	e := testkit.Replicated(r).Open(t)
 	s := e.PermitSemaphore("s")
-	if n, err := s.Available(kit.Ctx(t)); n != 0 || err != nil {
+	if n, err := s.Available(testkit.Ctx(t)); n != 0 || err != nil {
 		t.Fatal(n, err)
 	}
 	r.AwaitInStep()
@@ -55,12 +55,12 @@ func TestPermitsAreNotTooFewBecauseAReplicaDoesNotKnowThem(t *testing.T) {
 	b.Do("REPLICAOF", "NO", "ONE")
 	b.Do("SET", "s", "3")
 	a.Do("REPLICAOF", "127.0.0.1", "1")
-	tried := s.TryAcquireAsync(kit.Ctx(t), 1)
-	n, err := s.Available(kit.Ctx(t))
+	tried := s.TryAcquireAsync(testkit.Ctx(t), 1)
+	n, err := s.Available(testkit.Ctx(t))
 	fewest := 3
-	if h, err := tried.Await(kit.Ctx(t)); err == nil { // the new primary was known already, to it at least
+	if h, err := tried.Await(testkit.Ctx(t)); err == nil { // the new primary was known already, to it at least
 		fewest = 2 // if the permit was taken before they were counted
-		if err := h.Unlock(kit.Ctx(t)); err != nil {
+		if err := h.Unlock(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
 	} else if !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrHeld) {
@@ -69,7 +69,7 @@ func TestPermitsAreNotTooFewBecauseAReplicaDoesNotKnowThem(t *testing.T) {
 	if n < fewest || n > 3 || err != nil {
 		t.Errorf("%d are to be had, %v", n, err)
 	}
-	if _, err := s.Acquire(kit.Ctx(t), 3); err != nil {
+	if _, err := s.Acquire(testkit.Ctx(t), 3); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -38,7 +38,7 @@ func behind(t *testing.T, srv *redistest.Server, n int, seed uint64, stop <-chan
 	var vandals sync.WaitGroup
 	for i := range n {
 		p := faultproxy.New(t, "tcp", srv.Addr())
-		engines = append(engines, kit.Open(t, "redis://"+p.Addr(), append(change, func(c *engine.Config) { c.CommandTimeout = time.Second })...))
+		engines = append(engines, testkit.Open(t, "redis://"+p.Addr(), append(change, func(c *engine.Config) { c.CommandTimeout = time.Second })...))
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
 		vandals.Go(func() { vandalize(p, random, stop, cuts) })
 	}
@@ -47,7 +47,7 @@ func behind(t *testing.T, srv *redistest.Server, n int, seed uint64, stop <-chan
 
 func vandalize(p *faultproxy.Proxy, random *rand.Rand, stop <-chan struct{}, cuts *atomic.Int64) {
 	scripts := []*script.Script{script.Tally, script.PermitTake, script.PermitFree, script.PermitRenew}
-	for kit.Pause(stop, time.Duration(random.IntN(150))*time.Millisecond) {
+	for testkit.Pause(stop, time.Duration(random.IntN(150))*time.Millisecond) {
 		cuts.Add(1)
 		command := func(c faultproxy.Command) bool {
 			return slices.ContainsFunc(scripts, func(s *script.Script) bool { return faultproxy.Is("EVALSHA", s.SHA)(c) })
@@ -61,24 +61,24 @@ func vandalize(p *faultproxy.Proxy, random *rand.Rand, stop <-chan struct{}, cut
 			p.Cut(faultproxy.All)
 		case 1:
 			trap := p.CutAfterRequest(command) // executed, and the answer is lost
-			kit.Pause(stop, outage)
+			testkit.Pause(stop, outage)
 			trap.Remove()
 		case 2:
 			trap := p.CutBeforeRequest(command)
-			kit.Pause(stop, outage)
+			testkit.Pause(stop, outage)
 			trap.Remove()
 		case 3:
 			p.Blackhole(faultproxy.All)
-			kit.Pause(stop, outage)
+			testkit.Pause(stop, outage)
 			p.Heal()
 		case 4: // what is under way is lost, late
 			p.Pause(faultproxy.All)
-			kit.Pause(stop, outage)
+			testkit.Pause(stop, outage)
 			p.Cut(faultproxy.All)
 			p.Resume()
 		case 5:
 			p.Down()
-			kit.Pause(stop, outage)
+			testkit.Pause(stop, outage)
 			p.Up()
 		}
 	}
@@ -88,13 +88,13 @@ func vandalize(p *faultproxy.Proxy, random *rand.Rand, stop <-chan struct{}, cut
 // lost, and none is made.
 func TestNoPermitIsLostOrMade(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
+	srv := testkit.Server(t)
 	seed := seed(t)
 	stop := make(chan struct{})
 	engines, vandals, cuts := behind(t, srv, 3, seed, stop)
 	const permits, rounds, workers = 7, 5_000, 24
-	calm := kit.Open(t, srv.URL())
-	if _, err := calm.Semaphore("s").TrySetPermits(kit.Ctx(t), permits); err != nil {
+	calm := testkit.Open(t, srv.URL())
+	if _, err := calm.Semaphore("s").TrySetPermits(testkit.Ctx(t), permits); err != nil {
 		t.Fatal(err)
 	}
 	var inside, done, refused, given atomic.Int64
@@ -116,7 +116,7 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 					cancel()
 				case 2:
 					f := s.AcquireAsync(context.Background(), n)
-					kit.Pause(nil, time.Duration(random.IntN(3))*time.Millisecond)
+					testkit.Pause(nil, time.Duration(random.IntN(3))*time.Millisecond)
 					f.Abandon()
 					given.Add(1)
 					continue
@@ -148,10 +148,10 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 	close(stop)
 	vandals()
 	available := func() string { return fmt.Sprint(srv.Do("GET", "s")) }
-	kit.Eventually(t, "all permits are back", func() bool { return available() == fmt.Sprint(permits) })
-	kit.Eventually(t, "nothing is left", func() bool {
+	testkit.Eventually(t, "all permits are back", func() bool { return available() == fmt.Sprint(permits) })
+	testkit.Eventually(t, "nothing is left", func() bool {
 		for _, e := range engines {
-			if in := kit.Inside(e); in.Names+in.Watched+in.Listed != 0 {
+			if in := testkit.Inside(e); in.Names+in.Watched+in.Listed != 0 {
 				return false
 			}
 		}
@@ -177,14 +177,14 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 // Each CountDown counts once, whatever is cut, and everybody who awaits the latch is told.
 func TestEveryCountDownCountsOnce(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
+	srv := testkit.Server(t)
 	stop := make(chan struct{})
 	engines, vandals, cuts := behind(t, srv, 3, seed(t), stop)
-	calm := kit.Open(t, srv.URL())
+	calm := testkit.Open(t, srv.URL())
 	for round := 0; cuts.Load() < 100; round++ {
 		name := fmt.Sprint("l", round)
 		const each = 20
-		if set, err := calm.Latch(name).TrySetCount(kit.Ctx(t), 3*each+1); err != nil || !set {
+		if set, err := calm.Latch(name).TrySetCount(testkit.Ctx(t), 3*each+1); err != nil || !set {
 			t.Fatal(set, err)
 		}
 		var awaits []*engine.Future[struct{}]
@@ -200,7 +200,7 @@ func TestEveryCountDownCountsOnce(t *testing.T) {
 			}
 		}
 		all.Wait()
-		if n, err := calm.Latch(name).Count(kit.Ctx(t)); n != 1 || err != nil {
+		if n, err := calm.Latch(name).Count(testkit.Ctx(t)); n != 1 || err != nil {
 			t.Errorf("the count is %d, %v", n, err)
 		}
 		for _, f := range awaits {
@@ -208,10 +208,10 @@ func TestEveryCountDownCountsOnce(t *testing.T) {
 				t.Errorf("it is open: %v", err)
 			}
 		}
-		if err := calm.Latch(name).CountDown(kit.Ctx(t)); err != nil {
+		if err := calm.Latch(name).CountDown(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
-		if _, err := engine.AwaitAll(kit.Ctx(t), awaits...); err != nil {
+		if _, err := engine.AwaitAll(testkit.Ctx(t), awaits...); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 func TestLatch_CountReachesZero_Opens(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	a, b := kit.Open(t, srv.URL()), kit.Open(t, srv.URL())
-	ctx := kit.Ctx(t)
+	srv := testkit.Server(t)
+	a, b := testkit.Open(t, srv.URL()), testkit.Open(t, srv.URL())
+	ctx := testkit.Ctx(t)
 	l := a.Latch("l")
 	if err := l.Await(ctx); err != nil {
 		t.Fatalf("it is open: %v", err)
@@ -41,11 +41,11 @@ func TestLatch_CountReachesZero_Opens(t *testing.T) {
 	if _, err := futures[0].Result(); err != engine.ErrPending {
 		t.Error(err)
 	}
-	kit.Eventually(t, "both listen", func() bool { return a.Stats().Channels == 1 && b.Stats().Channels == 1 })
+	testkit.Eventually(t, "both listen", func() bool { return a.Stats().Channels == 1 && b.Stats().Channels == 1 })
 	if err := l.CountDown(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := engine.AwaitAll(kit.Within(t, 5*time.Second), futures...); err != nil {
+	if _, err := engine.AwaitAll(testkit.Within(t, 5*time.Second), futures...); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // below zero is harmless
@@ -59,45 +59,45 @@ func TestLatch_CountReachesZero_Opens(t *testing.T) {
 	if v := srv.Do("EXISTS", "l"); v != int64(0) {
 		t.Errorf("the key is there: %v", v)
 	}
-	kit.CleanButMarks(t, srv, a, b)
+	testkit.CleanButMarks(t, srv, a, b)
 }
 
 // A count of 0 is a key, as with Redisson.
 func TestLatch_CountOfZero_IsOpen(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	l := kit.Open(t, srv.URL()).Latch("l")
+	srv := testkit.Server(t)
+	l := testkit.Open(t, srv.URL()).Latch("l")
 	for i, x := range []struct {
 		n   int
 		set bool
 	}{{0, true}, {5, false}} {
-		if set, err := l.TrySetCount(kit.Ctx(t), x.n); set != x.set || err != nil {
+		if set, err := l.TrySetCount(testkit.Ctx(t), x.n); set != x.set || err != nil {
 			t.Errorf("%d: %v, %v", i, set, err)
 		}
-		if err := l.Await(kit.Ctx(t)); err != nil {
+		if err := l.Await(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := l.CountDown(kit.Ctx(t)); err != nil {
+	if err := l.CountDown(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	if set, err := l.TrySetCount(kit.Ctx(t), 5); !set || err != nil {
+	if set, err := l.TrySetCount(testkit.Ctx(t), 5); !set || err != nil {
 		t.Error(set, err)
 	}
 }
 
 func TestLatch_Deleted_IsNoticed(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
-	e := kit.Open(t, srv.URL())
+	srv := testkit.Server(t)
+	e := testkit.Open(t, srv.URL())
 	l := e.Latch("l")
-	if _, err := l.TrySetCount(kit.Ctx(t), 2); err != nil {
+	if _, err := l.TrySetCount(testkit.Ctx(t), 2); err != nil {
 		t.Fatal(err)
 	}
 	f := l.AwaitAsync(context.Background())
-	kit.Eventually(t, "it listens", func() bool { return e.Stats().Channels == 1 })
+	testkit.Eventually(t, "it listens", func() bool { return e.Stats().Channels == 1 })
 	srv.Do("DEL", "l")
-	if _, err := f.Await(kit.Ctx(t)); err != nil { // nobody tells: it looks
+	if _, err := f.Await(testkit.Ctx(t)); err != nil { // nobody tells: it looks
 		t.Fatal(err)
 	}
 }
@@ -105,17 +105,17 @@ func TestLatch_Deleted_IsNoticed(t *testing.T) {
 // A server that refuses writes answers looks. It is asked for the write no more often for that.
 func TestLatch_RefusedCountDownBesideAnAwait_BacksOff(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	l := e.Latch("l")
-	if _, err := l.TrySetCount(kit.Ctx(t), 3); err != nil {
+	if _, err := l.TrySetCount(testkit.Ctx(t), 3); err != nil {
 		t.Fatal(err)
 	}
-	waits := l.AwaitAsync(kit.Ctx(t))
+	waits := l.AwaitAsync(testkit.Ctx(t))
 	defer waits.Abandon()
 	s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
 	before := s.CommandStats()["evalsha"]
-	ctx, cancel := context.WithTimeout(kit.Ctx(t), 3*time.Second)
+	ctx, cancel := context.WithTimeout(testkit.Ctx(t), 3*time.Second)
 	defer cancel()
 	if err := l.CountDown(ctx); err == nil {
 		t.Fatal("it is not refused")

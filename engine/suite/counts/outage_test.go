@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -17,17 +17,17 @@ var tallies = faultproxy.Is("EVALSHA", script.Tally.SHA)
 // An operation whose answer is lost is executed once.
 func TestAnAnswerThatIsLostIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	srv, p, e := kit.Behind(t)
+	srv, p, e := testkit.Behind(t)
 	s, l := e.Semaphore("s"), e.Latch("l")
-	kit.MustSetPermits(t, s, 5)
-	if _, err := l.TrySetCount(kit.Ctx(t), 3); err != nil {
+	testkit.MustSetPermits(t, s, 5)
+	if _, err := l.TrySetCount(testkit.Ctx(t), 3); err != nil {
 		t.Fatal(err)
 	}
 	for name, do := range map[string]func() error{
-		"acquire":    func() error { return kit.ErrOf(s.Acquire(kit.Ctx(t), 2)) },
-		"add":        func() error { return s.AddPermits(kit.Ctx(t), 2) },
-		"count down": func() error { return l.CountDown(kit.Ctx(t)) },
-		"look":       func() error { return kit.ErrOf(s.Available(kit.Ctx(t))) },
+		"acquire":    func() error { return testkit.ErrOf(s.Acquire(testkit.Ctx(t), 2)) },
+		"add":        func() error { return s.AddPermits(testkit.Ctx(t), 2) },
+		"count down": func() error { return l.CountDown(testkit.Ctx(t)) },
+		"look":       func() error { return testkit.ErrOf(s.Available(testkit.Ctx(t))) },
 	} {
 		trap := p.CutAfterRequest(tallies)
 		if err := do(); err != nil {
@@ -43,29 +43,29 @@ func TestAnAnswerThatIsLostIsAskedForAgain(t *testing.T) {
 // Without a server each call says what is true, when its time is over.
 func TestWithoutAServer(t *testing.T) {
 	t.Parallel()
-	srv, p, e := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
+	srv, p, e := testkit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
 	s, l := e.Semaphore("s"), e.Latch("l")
-	kit.MustSetPermits(t, kit.Open(t, srv.URL()).Semaphore("s"), 5) // with the usual timeout
-	held := kit.MustAcquire(t, s, 2)
+	testkit.MustSetPermits(t, testkit.Open(t, srv.URL()).Semaphore("s"), 5) // with the usual timeout
+	held := testkit.MustAcquire(t, s, 2)
 	p.Down()
-	kit.Eventually(t, "it is down", func() bool { return e.Stats().InFlight == 0 && kit.ErrOf(s.Available(kit.Ctx(t))) != nil })
+	testkit.Eventually(t, "it is down", func() bool { return e.Stats().InFlight == 0 && testkit.ErrOf(s.Available(testkit.Ctx(t))) != nil })
 	short := func() context.Context { // but not over before the call
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		t.Cleanup(cancel)
 		return ctx
 	}
 	for name, err := range map[string]error{
-		"Acquire, Wait":   kit.ErrOf(s.Acquire(kit.Ctx(t), 1, engine.Wait(50*time.Millisecond))),
-		"Acquire":         kit.ErrOf(s.Acquire(short(), 1)),
-		"TryAcquire":      kit.ErrOf(s.TryAcquire(kit.Ctx(t), 1)),
-		"TryAcquireAsync": kit.ErrOf(s.TryAcquireAsync(kit.Ctx(t), 1).Await(kit.Ctx(t))),
-		"SetPermits":      kit.ErrOf(s.TrySetPermits(kit.Ctx(t), 1)),
-		"AddPermits":      s.AddPermits(kit.Ctx(t), 1),
-		"Available":       kit.ErrOf(s.Available(kit.Ctx(t))),
-		"Drain":           kit.ErrOf(s.Drain(kit.Ctx(t))),
+		"Acquire, Wait":   testkit.ErrOf(s.Acquire(testkit.Ctx(t), 1, engine.Wait(50*time.Millisecond))),
+		"Acquire":         testkit.ErrOf(s.Acquire(short(), 1)),
+		"TryAcquire":      testkit.ErrOf(s.TryAcquire(testkit.Ctx(t), 1)),
+		"TryAcquireAsync": testkit.ErrOf(s.TryAcquireAsync(testkit.Ctx(t), 1).Await(testkit.Ctx(t))),
+		"SetPermits":      testkit.ErrOf(s.TrySetPermits(testkit.Ctx(t), 1)),
+		"AddPermits":      s.AddPermits(testkit.Ctx(t), 1),
+		"Available":       testkit.ErrOf(s.Available(testkit.Ctx(t))),
+		"Drain":           testkit.ErrOf(s.Drain(testkit.Ctx(t))),
 		"CountDown":       l.CountDown(short()),
-		"TrySetCount":     kit.ErrOf(l.TrySetCount(kit.Ctx(t), 1)),
-		"Await":           l.Await(kit.Ctx(t), engine.Wait(50*time.Millisecond)),
+		"TrySetCount":     testkit.ErrOf(l.TrySetCount(testkit.Ctx(t), 1)),
+		"Await":           l.Await(testkit.Ctx(t), engine.Wait(50*time.Millisecond)),
 	} {
 		if !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrOutcomeUnknown) {
 			t.Errorf("%s: %v", name, err)
@@ -77,10 +77,10 @@ func TestWithoutAServer(t *testing.T) {
 	waits := s.AcquireAsync(context.Background(), 5)
 	awaits := l.AwaitAsync(context.Background())
 	p.Up()
-	if _, err := waits.Await(kit.Ctx(t)); err != nil { // with what was released
+	if _, err := waits.Await(testkit.Ctx(t)); err != nil { // with what was released
 		t.Fatal(err)
 	}
-	if _, err := awaits.Await(kit.Ctx(t)); err != nil {
+	if _, err := awaits.Await(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 	if v := srv.Do("GET", "s"); v != "0" {
@@ -91,22 +91,22 @@ func TestWithoutAServer(t *testing.T) {
 // A message that was lost with the connection does not leave anybody asleep.
 func TestMessagesThatAreLostWithTheConnection(t *testing.T) {
 	t.Parallel()
-	srv, p, e := kit.Behind(t)
+	srv, p, e := testkit.Behind(t)
 	s, l := e.Semaphore("s"), e.Latch("l")
-	kit.MustSetPermits(t, s, 0)
-	if _, err := l.TrySetCount(kit.Ctx(t), 1); err != nil {
+	testkit.MustSetPermits(t, s, 0)
+	if _, err := l.TrySetCount(testkit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	waits, awaits := s.AcquireAsync(context.Background(), 1), l.AwaitAsync(context.Background())
-	kit.Eventually(t, "both listen", func() bool { return kit.Client(e).Stats().ChannelsConfirmed == 2 })
+	testkit.Eventually(t, "both listen", func() bool { return testkit.Client(e).Stats().ChannelsConfirmed == 2 })
 	p.Down()
 	srv.Do("INCRBY", "s", "1")
 	srv.Do("DEL", "l")
 	p.Up()
-	if _, err := waits.Await(kit.Ctx(t)); err != nil {
+	if _, err := waits.Await(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := awaits.Await(kit.Ctx(t)); err != nil {
+	if _, err := awaits.Await(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -114,12 +114,12 @@ func TestMessagesThatAreLostWithTheConnection(t *testing.T) {
 // A server that refuses for a while is asked again.
 func TestAServerThatRefusesForAWhile(t *testing.T) {
 	t.Parallel()
-	srv, p, e := kit.Behind(t)
+	srv, p, e := testkit.Behind(t)
 	s := e.Semaphore("s")
-	kit.MustSetPermits(t, s, 1)
+	testkit.MustSetPermits(t, s, 1)
 	p.ReplaceReply(tallies, []byte("-BUSY not now\r\n"), 3)
-	held := kit.MustAcquire(t, s, 1)
-	if err := held.Release(kit.Ctx(t)); err != nil {
+	held := testkit.MustAcquire(t, s, 1)
+	if err := held.Release(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 	if v := srv.Do("GET", "s"); v != "1" {
@@ -130,10 +130,10 @@ func TestAServerThatRefusesForAWhile(t *testing.T) {
 // Closed while nobody answers, an engine says that not everything was given back.
 func TestCloseWithoutAServerSaysThatItIsNotClean(t *testing.T) {
 	t.Parallel()
-	srv, p, e := kit.Behind(t, func(c *engine.Config) { c.CloseTimeout = 300 * time.Millisecond })
+	srv, p, e := testkit.Behind(t, func(c *engine.Config) { c.CloseTimeout = 300 * time.Millisecond })
 	s := e.Semaphore("s")
-	kit.MustSetPermits(t, s, 3)
-	held := kit.MustAcquire(t, s, 2)
+	testkit.MustSetPermits(t, s, 3)
+	held := testkit.MustAcquire(t, s, 2)
 	p.Down()
 	if err := e.Close(); !errors.Is(err, engine.ErrOutcomeUnknown) {
 		t.Errorf("Close: %v", err)
@@ -149,40 +149,40 @@ func TestCloseWithoutAServerSaysThatItIsNotClean(t *testing.T) {
 // What sets the permits of a PermitSemaphore, and has no answer in time, may have been executed.
 func TestPermitsThatWereSetWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	srv, p, e := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 2 * time.Second })
+	srv, p, e := testkit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 2 * time.Second })
 	s := e.PermitSemaphore("s")
-	if err := s.SetPermits(kit.Ctx(t), 3); err != nil {
+	if err := s.SetPermits(testkit.Ctx(t), 3); err != nil {
 		t.Fatal(err)
 	}
 
 	// The answers come too late.
 	p.Delay(faultproxy.All, 0, time.Hour)
-	ctx, cancel := context.WithCancel(kit.Ctx(t))
+	ctx, cancel := context.WithCancel(testkit.Ctx(t))
 	canceled := make(chan error)
 	go func() { canceled <- s.SetPermits(ctx, 7) }()
-	kit.Eventually(t, "it is executed", func() bool { return srv.Do("GET", "s") == "7" })
+	testkit.Eventually(t, "it is executed", func() bool { return srv.Do("GET", "s") == "7" })
 	cancel()
 	if err := <-canceled; !errors.Is(err, engine.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) {
 		t.Errorf("SetPermits, canceled: %v", err)
 	}
-	if err := s.SetPermits(kit.Ctx(t), 5); !errors.Is(err, engine.ErrOutcomeUnknown) {
+	if err := s.SetPermits(testkit.Ctx(t), 5); !errors.Is(err, engine.ErrOutcomeUnknown) {
 		t.Errorf("SetPermits: %v", err)
 	}
-	if _, err := s.Available(kit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrOutcomeUnknown) {
+	if _, err := s.Available(testkit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrOutcomeUnknown) {
 		t.Errorf("Available: %v", err)
 	}
 	p.Delay(faultproxy.All, 0, 0)
-	kit.Eventually(t, "it is in time again", func() bool { return s.SetPermits(kit.Ctx(t), 3) == nil })
+	testkit.Eventually(t, "it is in time again", func() bool { return s.SetPermits(testkit.Ctx(t), 3) == nil })
 
 	// The first answer is lost, and then there is no connection for another copy.
 	p.CutAfterRequest(faultproxy.Is("EVALSHA", script.PermitSet.SHA))
 	failed := make(chan error)
-	go func() { failed <- s.SetPermits(kit.Ctx(t), 9) }()
-	kit.Eventually(t, "it is executed once more", func() bool { return srv.Do("GET", "s") == "9" })
+	go func() { failed <- s.SetPermits(testkit.Ctx(t), 9) }()
+	testkit.Eventually(t, "it is executed once more", func() bool { return srv.Do("GET", "s") == "9" })
 	p.Down()
 	if err := <-failed; err != nil && !errors.Is(err, engine.ErrOutcomeUnknown) { // nil: a copy was faster
 		t.Errorf("SetPermits, cut: %v", err)
 	}
 	p.Up()
-	kit.Eventually(t, "it is up", func() bool { return s.SetPermits(kit.Ctx(t), 3) == nil })
+	testkit.Eventually(t, "it is up", func() bool { return s.SetPermits(testkit.Ctx(t), 3) == nil })
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // among are the permits that a test holds.
@@ -46,13 +46,13 @@ func (a *among) remove(h *engine.Hold) {
 // of them than there were, and none is held twice.
 func TestPermitsWithALeaseAreConserved(t *testing.T) {
 	t.Parallel()
-	srv := kit.Server(t)
+	srv := testkit.Server(t)
 	seed := seed(t)
 	stop := make(chan struct{})
-	engines, vandals, cuts := behind(t, srv, 3, seed, stop, kit.LeaseOf(3*time.Second))
+	engines, vandals, cuts := behind(t, srv, 3, seed, stop, testkit.LeaseOf(3*time.Second))
 	const permits, workers = 7, 18
-	calm := kit.Open(t, srv.URL())
-	if err := calm.PermitSemaphore("s").SetPermits(kit.Ctx(t), permits); err != nil {
+	calm := testkit.Open(t, srv.URL())
+	if err := calm.PermitSemaphore("s").SetPermits(testkit.Ctx(t), permits); err != nil {
 		t.Fatal(err)
 	}
 	held := &among{holds: make(map[*engine.Hold]struct{})}
@@ -60,18 +60,18 @@ func TestPermitsWithALeaseAreConserved(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() { // trouble of the server, and a look at all permits
 		random := rand.New(rand.NewPCG(seed, 99))
-		for kit.Pause(stop, time.Duration(random.IntN(40))*time.Millisecond) {
+		for testkit.Pause(stop, time.Duration(random.IntN(40))*time.Millisecond) {
 			switch random.IntN(8) {
 			case 0:
 				srv.Do("SCRIPT", "FLUSH")
 			case 1:
 				srv.Do("CLIENT", "PAUSE", fmt.Sprint(random.IntN(60)), "WRITE")
 			case 2:
-				if err := calm.PermitSemaphore("s").SetPermits(kit.Ctx(t), permits); err != nil {
+				if err := calm.PermitSemaphore("s").SetPermits(testkit.Ctx(t), permits); err != nil {
 					t.Error(err)
 				}
 			default:
-				if n, err := calm.PermitSemaphore("s").Capacity(kit.Ctx(t)); n != permits || err != nil {
+				if n, err := calm.PermitSemaphore("s").Capacity(testkit.Ctx(t)); n != permits || err != nil {
 					t.Errorf("there are %d permits, of %d: %v", n, permits, err)
 				}
 			}
@@ -100,7 +100,7 @@ func TestPermitsWithALeaseAreConserved(t *testing.T) {
 					cancel()
 				case 2:
 					f := s.AcquireAsync(context.Background(), n, opts...)
-					kit.Pause(nil, time.Duration(random.IntN(3))*time.Millisecond)
+					testkit.Pause(nil, time.Duration(random.IntN(3))*time.Millisecond)
 					f.Abandon()
 					continue
 				default:
@@ -114,7 +114,7 @@ func TestPermitsWithALeaseAreConserved(t *testing.T) {
 				if now := held.add(h); now > permits {
 					t.Errorf("%d permits are held, of %d", now, permits)
 				}
-				kit.Pause(nil, time.Duration(random.IntN(4))*time.Millisecond)
+				testkit.Pause(nil, time.Duration(random.IntN(4))*time.Millisecond)
 				switch random.IntN(40) {
 				case 0, 1, 2:
 					if !fixed {
@@ -147,20 +147,20 @@ func TestPermitsWithALeaseAreConserved(t *testing.T) {
 			}
 		})
 	}
-	kit.Pause(nil, 8*time.Second)
+	testkit.Pause(nil, 8*time.Second)
 	close(stop)
 	vandals()
 	srv.Do("CLIENT", "UNPAUSE")
 	all.Wait()
 	t.Logf("%d cuts, %d granted, %d refused, %d lost", cuts.Load(), granted.Load(), refused.Load(), lost.Load())
 	s := calm.PermitSemaphore("s")
-	kit.Eventually(t, "all permits are back", func() bool {
-		n, err := s.Available(kit.Ctx(t))
+	testkit.Eventually(t, "all permits are back", func() bool {
+		n, err := s.Available(testkit.Ctx(t))
 		return err == nil && n == permits
 	})
-	kit.Eventually(t, "nothing is left", func() bool {
+	testkit.Eventually(t, "nothing is left", func() bool {
 		for _, e := range engines {
-			if in := kit.Inside(e); in.Names+in.Watched+in.Listed != 0 {
+			if in := testkit.Inside(e); in.Names+in.Watched+in.Listed != 0 {
 				return false
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -14,19 +14,19 @@ import (
 // not even if the attempts share a command.
 func TestSemaphore_TryAcquireRefused_RefusesNoOther(t *testing.T) {
 	t.Parallel()
-	_, p, e := kit.Behind(t)
+	_, p, e := testkit.Behind(t)
 	s := e.Semaphore("s")
-	kit.MustSetPermits(t, s, 3)
+	testkit.MustSetPermits(t, s, 3)
 	p.Delay(faultproxy.All, 20*time.Millisecond, 20*time.Millisecond)
-	first := s.TryAcquireAsync(kit.Ctx(t), 1) // the others share the next command
-	tooMany, one := s.TryAcquireAsync(kit.Ctx(t), 5), s.TryAcquireAsync(kit.Ctx(t), 1)
-	if _, err := first.Await(kit.Ctx(t)); err != nil {
+	first := s.TryAcquireAsync(testkit.Ctx(t), 1) // the others share the next command
+	tooMany, one := s.TryAcquireAsync(testkit.Ctx(t), 5), s.TryAcquireAsync(testkit.Ctx(t), 1)
+	if _, err := first.Await(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	if _, err := tooMany.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+	if _, err := tooMany.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("5 of 2: %v", err)
 	}
-	if _, err := one.Await(kit.Ctx(t)); err != nil {
+	if _, err := one.Await(testkit.Ctx(t)); err != nil {
 		t.Errorf("1 of 2: %v", err)
 	}
 }

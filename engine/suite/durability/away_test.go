@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -21,33 +21,33 @@ func refusedFor(t *testing.T, e *engine.Engine, name string, away *redistest.Ser
 			t.Logf("the latest answer: %v", last)
 		}
 	}()
-	kit.Eventually(t, "it is refused, and who is away is named", func() bool {
-		h, err := e.Mutex(name).Lock(kit.Ctx(t), engine.Acked(engine.AllReplicas))
+	testkit.Eventually(t, "it is refused, and who is away is named", func() bool {
+		h, err := e.Mutex(name).Lock(testkit.Ctx(t), engine.Acked(engine.AllReplicas))
 		if last = err; err == nil {
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
 		return errors.As(err, &short) && short.Cause == nil && short.Acked == 1 && short.Wanted == 2 && slices.Equal(short.Away, []string{away.Addr()})
 	})
 	for range 20 {
-		if _, err := e.Mutex(name).Lock(kit.Ctx(t), engine.Acked(engine.AllReplicas)); !errors.As(err, &short) || short.Wanted != 2 || !kit.HasText(err, "away: "+away.Addr()) {
+		if _, err := e.Mutex(name).Lock(testkit.Ctx(t), engine.Acked(engine.AllReplicas)); !errors.As(err, &short) || short.Wanted != 2 || !testkit.HasText(err, "away: "+away.Addr()) {
 			t.Fatalf("%v", err)
 		}
 	}
-	if _, err := e.Mutex(name).Lock(kit.Ctx(t), engine.Acked(engine.MajorityOfReplicas)); !errors.As(err, &short) {
+	if _, err := e.Mutex(name).Lock(testkit.Ctx(t), engine.Acked(engine.MajorityOfReplicas)); !errors.As(err, &short) {
 		t.Errorf("a majority of two is both: %v", err)
 	}
-	kit.MustUnlock(t, mustLockAcked(t, e.Mutex(name), engine.Acked(1))) // a number is for callers that must go on
+	testkit.MustUnlock(t, mustLockAcked(t, e.Mutex(name), engine.Acked(1))) // a number is for callers that must go on
 }
 
 // grantedAgain waits until "all" is granted, with so many.
 func grantedAgain(t *testing.T, e *engine.Engine, name string, acked int) {
 	t.Helper()
-	kit.Eventually(t, "it is granted again", func() bool {
-		h, err := e.Mutex(name).Lock(kit.Ctx(t), engine.Acked(engine.AllReplicas))
+	testkit.Eventually(t, "it is granted again", func() bool {
+		h, err := e.Mutex(name).Lock(testkit.Ctx(t), engine.Acked(engine.AllReplicas))
 		if err != nil {
 			return false
 		}
-		defer kit.MustUnlock(t, h)
+		defer testkit.MustUnlock(t, h)
 		return h.Acked() == acked
 	})
 }
@@ -59,56 +59,56 @@ func TestReplicaThatIsAwayCountsUntilTheDeploymentForgetsIt(t *testing.T) {
 	t.Run("sentinels", func(t *testing.T) {
 		t.Parallel()
 		r := redistest.StartSentinel(t)
-		e := kit.Open(t, r.URL())
+		e := testkit.Open(t, r.URL())
 		grantedAgain(t, e, "x", 2)
 		gone := r.Servers()[2]
 		gone.Kill()
 		refusedFor(t, e, "x", gone)
 		// An engine that has never seen it knows of it, too.
-		refusedFor(t, kit.Open(t, r.URL()), "x", gone)
+		refusedFor(t, testkit.Open(t, r.URL()), "x", gone)
 	})
 	t.Run("a cluster", func(t *testing.T) {
 		t.Parallel()
 		c := redistest.StartClusterOf(t, 2)
 		name := inFirstPart(c)
-		e := kit.Open(t, c.URL())
+		e := testkit.Open(t, c.URL())
 		grantedAgain(t, e, name, 2)
 		gone := c.ReplicaOf(c.Owner(c.Slot(name)))
 		id := c.ID(gone)
 		gone.Kill()
 		refusedFor(t, e, name, gone)
-		refusedFor(t, kit.Open(t, c.URL()), name, gone)
+		refusedFor(t, testkit.Open(t, c.URL()), name, gone)
 		for _, s := range c.Running() {
 			s.Do("CLUSTER", "FORGET", id)
 		}
-		grantedAgain(t, kit.Open(t, c.URL()), name, 1)
+		grantedAgain(t, testkit.Open(t, c.URL()), name, 1)
 	})
 	t.Run("the configuration", func(t *testing.T) {
 		t.Parallel()
 		r := redistest.StartReplicated(t, 2)
-		e := kit.Open(t, r.URL())
+		e := testkit.Open(t, r.URL())
 		grantedAgain(t, e, "x", 2)
 		gone := r.Servers()[2]
 		gone.Kill()
 		refusedFor(t, e, "x", gone)
-		refusedFor(t, kit.Open(t, r.URL()), "x", gone)
+		refusedFor(t, testkit.Open(t, r.URL()), "x", gone)
 	})
 	t.Run("the engine", func(t *testing.T) {
 		t.Parallel()
 		r := redistest.StartReplicated(t, 2)
-		e := kit.Open(t, r.Primary().URL())
+		e := testkit.Open(t, r.Primary().URL())
 		grantedAgain(t, e, "x", 2)
 		r.Servers()[2].Kill()
-		kit.Eventually(t, "it is refused", func() bool {
-			h, err := e.Mutex("x").Lock(kit.Ctx(t), engine.Acked(engine.AllReplicas))
+		testkit.Eventually(t, "it is refused", func() bool {
+			h, err := e.Mutex("x").Lock(testkit.Ctx(t), engine.Acked(engine.AllReplicas))
 			if err == nil {
-				kit.MustUnlock(t, h)
+				testkit.MustUnlock(t, h)
 				return false
 			}
 			var short *engine.AckError
 			return errors.As(err, &short) && short.Acked == 1 && short.Wanted == 2
 		})
-		grantedAgain(t, kit.Open(t, r.Primary().URL()), "x", 1) // nobody has told this one
+		grantedAgain(t, testkit.Open(t, r.Primary().URL()), "x", 1) // nobody has told this one
 	})
 }
 
@@ -116,7 +116,7 @@ func TestReplicaThatIsAwayCountsUntilTheDeploymentForgetsIt(t *testing.T) {
 func TestReplicaThatComesBackAcknowledgesAgain(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t)
-	e := kit.Open(t, r.URL())
+	e := testkit.Open(t, r.URL())
 	grantedAgain(t, e, "x", 2)
 	r.Servers()[2].Stop()
 	r.Servers()[0].Do("CLIENT", "KILL", "TYPE", "replica") // or it would be there, and silent

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -22,7 +22,7 @@ func BenchmarkPlainBesideDurable(b *testing.B) {
 	for _, how := range []string{"alone", "durable", "replica stopped"} {
 		b.Run(how, func(b *testing.B) {
 			r := redistest.StartReplicated(b, 2, redistest.Line("repl-timeout 300"))
-			e := kit.Open(b, r.Primary().URL())
+			e := testkit.Open(b, r.Primary().URL())
 			ctx, cancel := context.WithCancel(context.Background())
 			var durable sync.WaitGroup
 			if how != "alone" {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -21,12 +21,12 @@ func TestRenewalThatRaisesNothingIsAcknowledgedAllTheSame(t *testing.T) {
 	for name, opts := range map[string][]redistest.Option{"redis": nil, "valkey": {redistest.OnValkey(t)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kit.Steady(t, func(t testing.TB) {
+			testkit.Steady(t, func(t testing.TB) {
 				f := newFleet(t, 1, opts...)
-				e := f.open(kit.LeaseOf(1500*time.Millisecond), kit.AckTimeout(100*time.Millisecond))
+				e := f.open(testkit.LeaseOf(1500*time.Millisecond), testkit.AckTimeout(100*time.Millisecond))
 				h := mustLockAcked(t, e.Mutex("x"), engine.Acked(engine.AllReplicas))
 				f.links[0].Hold()
-				if _, err := e.Mutex("x").Lock(h.Context(kit.Ctx(t)), engine.Lease(time.Hour), engine.Acked(0)); err != nil {
+				if _, err := e.Mutex("x").Lock(h.Context(testkit.Ctx(t)), engine.Lease(time.Hour), engine.Acked(0)); err != nil {
 					t.Fatal(err)
 				}
 				until := h.ValidUntil()
@@ -45,23 +45,23 @@ func TestRenewalThatRaisesNothingIsAcknowledgedAllTheSame(t *testing.T) {
 // The same with Extend, on a connection that has written nothing yet.
 func TestExtendThatRaisesNothingIsAcknowledgedAllTheSame(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
+	testkit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1, redistest.OnValkey(t))
 		proxy := faultproxy.New(t, "tcp", f.primary.Addr())
-		e := kit.Open(t, "redis://"+proxy.Addr(), kit.AckTimeout(200*time.Millisecond))
+		e := testkit.Open(t, "redis://"+proxy.Addr(), testkit.AckTimeout(200*time.Millisecond))
 		h := mustLockAcked(t, e.Mutex("x"), engine.Lease(10*time.Second), engine.Acked(engine.AllReplicas))
 		f.links[0].Hold()
-		kit.WantNotAcked(t, h.Extend(kit.Ctx(t), 40*time.Second), 0, 1)
+		testkit.WantNotAcked(t, h.Extend(testkit.Ctx(t), 40*time.Second), 0, 1)
 		until := h.ValidUntil()
 		proxy.Cut(faultproxy.Carried("WAIT"))
-		kit.Eventually(t, "it is connected again, and says no", func() bool {
-			err := h.Extend(kit.Ctx(t), 20*time.Second)
+		testkit.Eventually(t, "it is connected again, and says no", func() bool {
+			err := h.Extend(testkit.Ctx(t), 20*time.Second)
 			if err == nil {
 				t.Fatalf("acknowledged by nobody; %v more", h.ValidUntil().Sub(until))
 			}
 			return errors.Is(err, engine.ErrNotAcked)
 		})
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	})
 }
 
@@ -71,18 +71,18 @@ func TestReentryCannotAskForMoreThanItsParent(t *testing.T) {
 	f := newFleet(t, 1)
 	e := f.open()
 	m := e.Mutex("x")
-	outer := kit.MustLock(t, m, engine.Acked(0))
+	outer := testkit.MustLock(t, m, engine.Acked(0))
 	for _, want := range []engine.Replicas{engine.AllReplicas, engine.MajorityOfReplicas, 1} {
-		if _, err := m.Lock(outer.Context(kit.Ctx(t)), engine.Acked(want)); !errors.Is(err, engine.ErrInvalid) || !errors.Is(err, engine.ErrNotAcquired) {
+		if _, err := m.Lock(outer.Context(testkit.Ctx(t)), engine.Acked(want)); !errors.Is(err, engine.ErrInvalid) || !errors.Is(err, engine.ErrNotAcquired) {
 			t.Errorf("Acked(%d): %v", want, err)
 		}
 	}
-	inner, err := m.Lock(outer.Context(kit.Ctx(t)), engine.Acked(engine.AllReplicas), engine.Lease(5*time.Second))
+	inner, err := m.Lock(outer.Context(testkit.Ctx(t)), engine.Acked(engine.AllReplicas), engine.Lease(5*time.Second))
 	if err != nil || inner.Acked() != 1 {
 		t.Fatalf("with a lease of its own: %v", err)
 	}
-	kit.MustUnlock(t, inner)
-	kit.MustUnlock(t, outer)
+	testkit.MustUnlock(t, inner)
+	testkit.MustUnlock(t, outer)
 }
 
 // endsHold is a context that unlocks the hold that it carries when it is joined.
@@ -105,56 +105,56 @@ func TestReentryThatComesTooLateIsAsDurableAsAnyLock(t *testing.T) {
 	e := f.open(func(c *engine.Config) { c.Replicas = engine.AllReplicas })
 	for i := range 20 {
 		m := e.Mutex(fmt.Sprint("x", i))
-		outer := kit.MustLock(t, m, engine.Acked(0))
-		h, err := m.LockAsync(endsHold{outer.Context(context.Background()), outer, new(sync.Once)}).Await(kit.Ctx(t))
+		outer := testkit.MustLock(t, m, engine.Acked(0))
+		h, err := m.LockAsync(endsHold{outer.Context(context.Background()), outer, new(sync.Once)}).Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if h.Acked() != 1 {
 			t.Fatalf("%d acknowledged", h.Acked())
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
 }
 
 // Close takes no more locks, though thousands were asked for.
 func TestCloseDoesNotWaitForQueuedAcquisitions(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
+	testkit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
-		e := f.open(kit.AckTimeout(300*time.Millisecond), func(c *engine.Config) { c.CloseTimeout = 5 * time.Second })
-		kit.MustUnlock(t, mustLockAcked(t, e.Mutex("x"), engine.Acked(1)))
+		e := f.open(testkit.AckTimeout(300*time.Millisecond), func(c *engine.Config) { c.CloseTimeout = 5 * time.Second })
+		testkit.MustUnlock(t, mustLockAcked(t, e.Mutex("x"), engine.Acked(1)))
 		f.links[0].Hold()
 		var futures []*engine.Future[*engine.Hold]
 		for i := range 6000 { // two dozen groups
-			futures = append(futures, e.Mutex(fmt.Sprint("x", i)).LockAsync(kit.Ctx(t), engine.Acked(1)))
+			futures = append(futures, e.Mutex(fmt.Sprint("x", i)).LockAsync(testkit.Ctx(t), engine.Acked(1)))
 		}
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
 		for _, future := range futures {
-			if _, err := future.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
+			if _, err := future.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
 				t.Fatal(err)
 			}
 		}
-		kit.Clean(t, f.primary)
+		testkit.Clean(t, f.primary)
 	})
 }
 
 // One silent replica must not cost those their renewals who do not ask for it.
 func TestSilentReplicaCostsOnlyThoseWhoAskForIt(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
+	testkit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 2)
-		e := f.open(kit.LeaseOf(1500*time.Millisecond), kit.AckTimeout(time.Minute))
-		all, one := kit.MustLock(t, e.Mutex("all"), engine.Acked(engine.AllReplicas)), kit.MustLock(t, e.Mutex("one"), engine.Acked(1))
+		e := f.open(testkit.LeaseOf(1500*time.Millisecond), testkit.AckTimeout(time.Minute))
+		all, one := testkit.MustLock(t, e.Mutex("all"), engine.Acked(engine.AllReplicas)), testkit.MustLock(t, e.Mutex("one"), engine.Acked(1))
 		f.links[0].Hold()
 		<-all.Done()
 		n := e.Stats().Renewed
-		kit.Eventually(t, "the other is renewed on and on", func() bool { return e.Stats().Renewed > n+4 })
+		testkit.Eventually(t, "the other is renewed on and on", func() bool { return e.Stats().Renewed > n+4 })
 		if err := one.Err(); err != nil {
 			t.Error(err)
 		}
-		kit.MustUnlock(t, one)
+		testkit.MustUnlock(t, one)
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -94,12 +94,12 @@ func sentinelSuccession(t *testing.T, replicas int) *succession {
 	return &succession{
 		t: t, url: r.URL(), servers: r.Servers(),
 		begin: func() {
-			kit.Eventually(t, "a sentinel begins the failover", func() bool {
+			testkit.Eventually(t, "a sentinel begins the failover", func() bool {
 				return r.Sentinels()[0].Do("SENTINEL", "FAILOVER", redistest.MasterName) == "OK"
 			})
 		},
 		calm: func() {
-			kit.Eventually(t, "all replicas are attached", func() bool { return len(r.Primary().Replicas()) == replicas })
+			testkit.Eventually(t, "all replicas are attached", func() bool { return len(r.Primary().Replicas()) == replicas })
 			r.AwaitInStep()
 		},
 	}
@@ -121,7 +121,7 @@ func replicasSuccession(t *testing.T, replicas int) *succession {
 			}
 		},
 		calm: func() {
-			kit.Eventually(t, "all replicas are attached", func() bool { return len(r.Primary().Replicas()) == replicas })
+			testkit.Eventually(t, "all replicas are attached", func() bool { return len(r.Primary().Replicas()) == replicas })
 			r.AwaitInStep()
 		},
 	}
@@ -151,13 +151,13 @@ func clusterSuccessionBy(t *testing.T, replicas int, option ...string) *successi
 			c.Failover(c.ReplicaOf(c.AwaitOwner(slot)), option...)
 		},
 		calm: func() {
-			kit.Eventually(t, "all replicas are attached", func() bool {
+			testkit.Eventually(t, "all replicas are attached", func() bool {
 				owner := c.Owner(slot)
 				return owner != nil && len(owner.Replicas()) == replicas
 			})
 			c.AwaitUp()
 			// Primaries vote for one replica of a primary within two node timeouts.
-			kit.Eventually(t, "they vote again", func() bool { return time.Since(latest) > 3500*time.Millisecond })
+			testkit.Eventually(t, "they vote again", func() bool { return time.Since(latest) > 3500*time.Millisecond })
 		},
 	}
 }
@@ -210,8 +210,8 @@ func (s *tally) add(one tally) {
 // run goes through failovers.
 func (s *succession) run(failovers, names int, want engine.Replicas) (sum tally) {
 	s.t.Helper()
-	holder := kit.Open(s.t, s.url, kit.AckTimeout(300*time.Millisecond), func(c *engine.Config) { c.Replicas = want })
-	plain, stranger := kit.Open(s.t, s.url), kit.Open(s.t, s.url)
+	holder := testkit.Open(s.t, s.url, testkit.AckTimeout(300*time.Millisecond), func(c *engine.Config) { c.Replicas = want })
+	plain, stranger := testkit.Open(s.t, s.url), testkit.Open(s.t, s.url)
 	for round := range failovers {
 		s.calm()
 		sum.add(s.one(holder, plain, stranger, fmt.Sprint(s.tag, "n", round, "."), names))
@@ -228,14 +228,14 @@ func (s *succession) one(holder, plain, stranger *engine.Engine, prefix string, 
 	defer stop()
 	takers := takeFresh(ctx, holder, prefix+"held.")
 	givers := giveFresh(ctx, plain, prefix+"plain.")
-	route := kit.Client(holder).Route(prefix)
-	old := kit.Client(plain).AddrOf(route)
-	kit.Eventually(s.t, "they are at it", func() bool { return takers.asked.Load() >= int64(names/4) && givers.count() >= names })
+	route := testkit.Client(holder).Route(prefix)
+	old := testkit.Client(plain).AddrOf(route)
+	testkit.Eventually(s.t, "they are at it", func() bool { return takers.asked.Load() >= int64(names/4) && givers.count() >= names })
 	s.begin()
 	begun := time.Now()
-	kit.Eventually(s.t, "the new primary is found", func() bool { return kit.Client(plain).AddrOf(route) != old })
+	testkit.Eventually(s.t, "the new primary is found", func() bool { return testkit.Client(plain).AddrOf(route) != old })
 	found, mark := time.Now(), cputime.Now()
-	next := s.at(kit.Client(plain).AddrOf(route))
+	next := s.at(testkit.Client(plain).AddrOf(route))
 	sum.released, sum.back = givers.check(next, found)
 	free, clear := time.Duration(0), sum.back == 0
 	for mark.Elapsed() < time.Second {
@@ -250,22 +250,22 @@ func (s *succession) one(holder, plain, stranger *engine.Engine, prefix string, 
 		free = time.Since(found)
 	}
 	sum.free = append(sum.free, free)
-	kit.Eventually(s.t, "the holder has found it, too", func() bool { return kit.Client(holder).AddrOf(route) != old })
+	testkit.Eventually(s.t, "the holder has found it, too", func() bool { return testkit.Client(holder).AddrOf(route) != old })
 	sum.slowest = found.Sub(begun)
-	kit.Eventually(s.t, "enough names", func() bool { return takers.asked.Load() >= int64(names) })
+	testkit.Eventually(s.t, "enough names", func() bool { return takers.asked.Load() >= int64(names) })
 	stop()
 	takers.wg.Wait()
 	givers.wg.Wait()
 
 	var second []*engine.Future[*engine.Hold]
 	for _, h := range takers.mu.held {
-		second = append(second, stranger.Mutex(h.Name()).TryLockAsync(kit.Ctx(s.t)))
+		second = append(second, stranger.Mutex(h.Name()).TryLockAsync(testkit.Ctx(s.t)))
 	}
 	for i, f := range second {
-		got, err := f.Await(kit.Ctx(s.t))
+		got, err := f.Await(testkit.Ctx(s.t))
 		if errors.Is(err, engine.ErrUnavailable) { // it had not found the new primary yet
-			kit.Eventually(s.t, "the new primary answers", func() bool {
-				got, err = stranger.Mutex(takers.mu.held[i].Name()).TryLock(kit.Ctx(s.t))
+			testkit.Eventually(s.t, "the new primary answers", func() bool {
+				got, err = stranger.Mutex(takers.mu.held[i].Name()).TryLock(testkit.Ctx(s.t))
 				return !errors.Is(err, engine.ErrUnavailable)
 			})
 		}
@@ -321,7 +321,7 @@ func takeFresh(ctx context.Context, e *engine.Engine, prefix string) *taking {
 				default:
 					c.failed.Add(1)
 				}
-				kit.Pause(ctx.Done(), 8*time.Millisecond)
+				testkit.Pause(ctx.Done(), 8*time.Millisecond)
 			}
 		})
 	}
@@ -346,7 +346,7 @@ func giveFresh(ctx context.Context, e *engine.Engine, prefix string) *giving {
 		c.wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				h, err := e.Mutex(fmt.Sprint(prefix, i, ".", n)).TryLock(ctx, engine.Acked(0))
-				kit.Pause(ctx.Done(), 500*time.Millisecond)
+				testkit.Pause(ctx.Done(), 500*time.Millisecond)
 				if err == nil && h.Unlock(context.Background()) == nil {
 					c.mu.Lock()
 					c.mu.at[h.Name()] = time.Now()

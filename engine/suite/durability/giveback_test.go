@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // If too few replicas acknowledge a grant, what was taken is given back, whatever it is: once, and
@@ -22,21 +22,21 @@ func TestTooFewAcknowledgementsGiveEveryKindBackOnce(t *testing.T) {
 	}
 	kinds := map[string]func(e *engine.Engine, opts ...engine.Option) (*engine.Hold, error){
 		"permits": func(e *engine.Engine, opts ...engine.Option) (*engine.Hold, error) {
-			return e.PermitSemaphore("p").Acquire(kit.Ctx(t), 2, opts...)
+			return e.PermitSemaphore("p").Acquire(testkit.Ctx(t), 2, opts...)
 		},
 	}
 	for name, lock := range locks {
 		kinds[name] = func(e *engine.Engine, opts ...engine.Option) (*engine.Hold, error) {
-			return lock(e).Lock(kit.Ctx(t), opts...)
+			return lock(e).Lock(testkit.Ctx(t), opts...)
 		}
 	}
-	kit.Steady(t, func(t testing.TB) {
+	testkit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 2)
-		e := f.open(kit.AckTimeout(time.Second))
-		if err := e.PermitSemaphore("p").SetPermits(kit.Ctx(t), 3); err != nil {
+		e := f.open(testkit.AckTimeout(time.Second))
+		if err := e.PermitSemaphore("p").SetPermits(testkit.Ctx(t), 3); err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x"), engine.Acked(engine.AllReplicas))) // all connections are up
+		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x"), engine.Acked(engine.AllReplicas))) // all connections are up
 		left := func() []any {
 			return []any{f.primary.Do("GET", "p"), f.primary.Do("EXISTS", "{p}:timeout"),
 				f.primary.Do("DBSIZE").(int64) - f.primary.Do("EXISTS", "redisson_lock_token:{x}").(int64)}
@@ -45,11 +45,11 @@ func TestTooFewAcknowledgementsGiveEveryKindBackOnce(t *testing.T) {
 		for name, take := range kinds {
 			before, compensated := f.scripts(), e.Stats().Compensations
 			_, err := take(e, engine.Acked(engine.AllReplicas))
-			kit.WantNotAcked(t, err, 1, 2)
+			testkit.WantNotAcked(t, err, 1, 2)
 			if !errors.Is(err, engine.ErrNotAcquired) {
 				t.Errorf("%s: %v", name, err)
 			}
-			kit.Eventually(t, name+" is given back", func() bool {
+			testkit.Eventually(t, name+" is given back", func() bool {
 				l := left()
 				return e.Stats().InFlight == 0 && l[1] == int64(0) && l[2] == int64(1)
 			})
@@ -66,7 +66,7 @@ func TestTooFewAcknowledgementsGiveEveryKindBackOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(name, err)
 			}
-			if err := h.Unlock(kit.Ctx(t)); err != nil {
+			if err := h.Unlock(testkit.Ctx(t)); err != nil {
 				t.Error(name, err)
 			}
 		}
@@ -76,29 +76,29 @@ func TestTooFewAcknowledgementsGiveEveryKindBackOnce(t *testing.T) {
 // If too few replicas acknowledge a Downgrade, the read lock is given back, and the writer writes on.
 func TestADowngradeThatIsNotAcknowledgedLeavesTheWriter(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
+	testkit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
-		e := f.open(kit.AckTimeout(time.Second))
+		e := f.open(testkit.AckTimeout(time.Second))
 		l := e.RWMutex("x")
-		w := kit.MustLock(t, l.Writer(), engine.Acked(1))
+		w := testkit.MustLock(t, l.Writer(), engine.Acked(1))
 		f.links[0].Hold()
-		_, err := l.Downgrade(kit.Ctx(t), w, engine.Acked(1))
-		kit.WantNotAcked(t, err, 0, 1)
-		kit.Eventually(t, "only the writer is left", func() bool {
-			fields := kit.Fields(t, f.primary, "x")
+		_, err := l.Downgrade(testkit.Ctx(t), w, engine.Acked(1))
+		testkit.WantNotAcked(t, err, 0, 1)
+		testkit.Eventually(t, "only the writer is left", func() bool {
+			fields := testkit.Fields(t, f.primary, "x")
 			return len(fields) == 2 && fields["mode"] == "write" && fields[w.Owner()] == "1" && f.primary.Do("DBSIZE") == int64(1)
 		})
 		if err := w.Err(); err != nil {
 			t.Errorf("the writer: %v", err)
 		}
 		f.links[0].Release()
-		kit.Eventually(t, "the replica keeps up again, and it succeeds", func() bool {
-			r, err := l.Downgrade(kit.Ctx(t), w, engine.Acked(1))
+		testkit.Eventually(t, "the replica keeps up again, and it succeeds", func() bool {
+			r, err := l.Downgrade(testkit.Ctx(t), w, engine.Acked(1))
 			if err == nil {
-				kit.MustUnlock(t, r)
+				testkit.MustUnlock(t, r)
 			}
 			return err == nil
 		})
-		kit.Clean(t, f.primary, e)
+		testkit.Clean(t, f.primary, e)
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // What all replicas have acknowledged keeps the promise of its kind over a failover on command:
@@ -27,9 +27,9 @@ func TestAcknowledgedSynchronizersOfEveryKindSurviveFailovers(t *testing.T) {
 			s.calm()
 			engines := [2]*engine.Engine{}
 			for i := range engines {
-				engines[i] = kit.Open(t, s.url, func(c *engine.Config) { c.Replicas = engine.AllReplicas })
+				engines[i] = testkit.Open(t, s.url, func(c *engine.Config) { c.Replicas = engine.AllReplicas })
 			}
-			if err := engines[0].PermitSemaphore(s.tag+"permit").SetPermits(kit.Ctx(t), 3); err != nil {
+			if err := engines[0].PermitSemaphore(s.tag+"permit").SetPermits(testkit.Ctx(t), 3); err != nil {
 				t.Fatal(err)
 			}
 			guards := guardsOf(t, s.tag)
@@ -46,7 +46,7 @@ func TestAcknowledgedSynchronizersOfEveryKindSurviveFailovers(t *testing.T) {
 			goOn := func(what string) {
 				for _, g := range guards {
 					before := g.sections.Load()
-					kit.Eventually(t, fmt.Sprint(g.name, " goes on, ", what), func() bool { return g.sections.Load() >= before+20 })
+					testkit.Eventually(t, fmt.Sprint(g.name, " goes on, ", what), func() bool { return g.sections.Load() >= before+20 })
 				}
 			}
 			goOn("at first")
@@ -107,7 +107,7 @@ func (g *guard) use(ctx context.Context, e *engine.Engine) {
 		cancel()
 		if err != nil {
 			g.failed.Add(1)
-			kit.Pause(ctx.Done(), 50*time.Millisecond)
+			testkit.Pause(ctx.Done(), 50*time.Millisecond)
 			continue
 		}
 		n, beside := g.inside.Add(1), int64(0)
@@ -122,7 +122,7 @@ func (g *guard) use(ctx context.Context, e *engine.Engine) {
 				g.t.Errorf("the token is %d after %d", h.Token(), before)
 			}
 		}
-		kit.Pause(ctx.Done(), 4*time.Millisecond)
+		testkit.Pause(ctx.Done(), 4*time.Millisecond)
 		g.inside.Add(-1)
 		g.sections.Add(1)
 		if err := h.Unlock(context.Background()); errors.Is(err, engine.ErrLost) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -33,7 +33,7 @@ func newLineage(t *testing.T, seed uint64) *lineage {
 		engines: make(map[*redistest.Server]*engine.Engine),
 	}
 	for _, s := range l.servers.Servers() {
-		l.engines[s] = kit.Open(t, s.URL(), kit.AckTimeout(100*time.Millisecond), func(c *engine.Config) { c.Replicas = engine.AllReplicas })
+		l.engines[s] = testkit.Open(t, s.URL(), testkit.AckTimeout(100*time.Millisecond), func(c *engine.Config) { c.Replicas = engine.AllReplicas })
 	}
 	l.follow(l.servers.Servers()[0])
 	return l
@@ -79,23 +79,23 @@ func (l *lineage) failover(want engine.Replicas) {
 	switch l.rand.IntN(3) {
 	case 0:
 		l.links[paused].Hold()
-		held, err = before.Lock(kit.Ctx(l.t), engine.Acked(want))
+		held, err = before.Lock(testkit.Ctx(l.t), engine.Acked(want))
 	case 1:
-		future := before.LockAsync(kit.Ctx(l.t), engine.Acked(want))
+		future := before.LockAsync(testkit.Ctx(l.t), engine.Acked(want))
 		holding := make(chan struct{})
 		time.AfterFunc(time.Duration(l.rand.Int64N(int64(time.Millisecond))), func() { // somewhere on its way
 			l.links[paused].Hold()
 			close(holding)
 		})
-		held, err = future.Await(kit.Ctx(l.t))
+		held, err = future.Await(testkit.Ctx(l.t))
 		<-holding
 	case 2:
-		held, err = before.Lock(kit.Ctx(l.t), engine.Acked(want))
+		held, err = before.Lock(testkit.Ctx(l.t), engine.Acked(want))
 		l.links[paused].Hold()
 	}
 	if err != nil {
 		var short *engine.AckError
-		if !errors.As(err, &short) || short.Wanted != 2 || short.Acked >= 2 || short.Cause != nil || !kit.HasText(err, "of 2 replicas") {
+		if !errors.As(err, &short) || short.Wanted != 2 || short.Acked >= 2 || short.Cause != nil || !testkit.HasText(err, "of 2 replicas") {
 			l.t.Fatalf("a refusal must name acked and wanted: %v", err)
 		}
 		l.refused++
@@ -104,7 +104,7 @@ func (l *lineage) failover(want engine.Replicas) {
 	}
 	old := l.primary
 	l.promote(paused)
-	second, err := after.TryLock(kit.Ctx(l.t), engine.Acked(0))
+	second, err := after.TryLock(testkit.Ctx(l.t), engine.Acked(0))
 	switch {
 	case err == nil && held != nil && held.Err() == nil && time.Now().Before(held.ValidUntil()):
 		l.double++
@@ -113,10 +113,10 @@ func (l *lineage) failover(want engine.Replicas) {
 	}
 	for _, h := range []*engine.Hold{held, second} {
 		if h != nil {
-			kit.MustUnlock(l.t, h)
+			testkit.MustUnlock(l.t, h)
 		}
 	}
-	kit.Eventually(l.t, "what was given back is gone", func() bool { return old.Do("EXISTS", name) == int64(0) })
+	testkit.Eventually(l.t, "what was given back is gone", func() bool { return old.Do("EXISTS", name) == int64(0) })
 	l.follow(paused)
 }
 
@@ -178,23 +178,23 @@ func TestPartitionThatIsolatesPrimaryAndHolder(t *testing.T) {
 		servers := redistest.StartReplicated(t, 2, redistest.Line("repl-timeout 300"))
 		primary, promoted := servers.Servers()[0], servers.Servers()[1]
 		links := []*redistest.Link{servers.Through(promoted, primary), servers.Through(servers.Servers()[2], primary)}
-		a := kit.Open(t, primary.URL(), kit.LeaseOf(1500*time.Millisecond), kit.AckTimeout(50*time.Millisecond))
-		b := kit.Open(t, promoted.URL())
+		a := testkit.Open(t, primary.URL(), testkit.LeaseOf(1500*time.Millisecond), testkit.AckTimeout(50*time.Millisecond))
+		b := testkit.Open(t, promoted.URL())
 		held = mustLockAcked(t, a.Mutex("x"), engine.Acked(want))
 		renewed := a.Stats().Renewed
-		kit.Eventually(t, "it is renewed, and the replicas know", func() bool {
+		testkit.Eventually(t, "it is renewed, and the replicas know", func() bool {
 			return a.Stats().Renewed > renewed && promoted.Do("EXISTS", "x") == int64(1)
 		})
 		for _, l := range links {
 			l.Hold()
 		}
 		promoted.Do("REPLICAOF", "NO", "ONE")
-		second = kit.MustLock(t, b.Mutex("x")) // once the lease is over, for all that the new primary knows
+		second = testkit.MustLock(t, b.Mutex("x")) // once the lease is over, for all that the new primary knows
 		return held, second, a.Mutex("y")
 	}
 	t.Run("all replicas", func(t *testing.T) {
 		t.Parallel()
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			held, second, old := isolate(t, engine.AllReplicas)
 			if until := held.ValidUntil(); held.Err() == nil || until.After(time.Now()) {
 				t.Errorf("held here until %v, and over there: %v", until, held.Err())
@@ -203,19 +203,19 @@ func TestPartitionThatIsolatesPrimaryAndHolder(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			// Nor does the old primary give any out.
-			_, err := old.TryLock(kit.Ctx(t), engine.Acked(engine.AllReplicas))
-			kit.WantNotAcked(t, err, 0, 2)
-			kit.MustUnlock(t, second)
+			_, err := old.TryLock(testkit.Ctx(t), engine.Acked(engine.AllReplicas))
+			testkit.WantNotAcked(t, err, 0, 2)
+			testkit.MustUnlock(t, second)
 		})
 	})
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			held, second, _ := isolate(t, 0)
 			if err := held.Err(); err != nil {
 				t.Errorf("it ended: %v; docs/durability.md says that it would not, without acknowledgements", err)
 			}
-			kit.MustUnlock(t, second)
+			testkit.MustUnlock(t, second)
 		})
 	})
 }

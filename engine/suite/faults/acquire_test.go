@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -17,66 +17,66 @@ import (
 // takes the lock, and the count is never two.
 func TestAcquireWhoseReplyIsCutIsBurnedAndTheLockTakenAfresh(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	cut := p.CutAfterRequest(kit.AcquireOf("x"))
-	h, err := e.Mutex("x").Lock(kit.Ctx(t))
+	s, p, e := testkit.Behind(t)
+	cut := p.CutAfterRequest(testkit.AcquireOf("x"))
+	h, err := e.Mutex("x").Lock(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cut.Wait(1)
-	if f := kit.Fields(t, s, "x"); len(f) != 1 || f[h.Owner()] != "1" {
+	if f := testkit.Fields(t, s, "x"); len(f) != 1 || f[h.Owner()] != "1" {
 		t.Fatalf("hash is %v, want only %s", f, h.Owner())
 	}
 	wantBurned(t, e, 1)
-	kit.MustUnlock(t, h)
-	if f := kit.Fields(t, s, "x"); len(f) != 0 {
+	testkit.MustUnlock(t, h)
+	if f := testkit.Fields(t, s, "x"); len(f) != 0 {
 		t.Fatalf("left on the server: %v", f)
 	}
 }
 
 func TestTryLock_NoAnswer_FailsAndLeavesNothing(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
+	s, p, e := testkit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
 	p.Delay(faultproxy.Carried("EVALSHA"), 0, time.Hour)
-	_, err := e.Mutex("x").TryLock(kit.Ctx(t))
+	_, err := e.Mutex("x").TryLock(testkit.Ctx(t))
 	if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) {
 		t.Fatalf("error is %v", err)
 	}
 	p.Delay(faultproxy.All, 0, 0)
-	kit.Eventually(t, "the phantom hold is released", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+	testkit.Eventually(t, "the phantom hold is released", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 }
 
 func TestAcquireThatNeverReachedTheServerIsRepeated(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	p.CutBeforeRequest(kit.AcquireOf("x"))
-	h := kit.MustLock(t, e.Mutex("x"))
-	if f := kit.Fields(t, s, "x"); len(f) != 1 || f[h.Owner()] != "1" {
+	s, p, e := testkit.Behind(t)
+	p.CutBeforeRequest(testkit.AcquireOf("x"))
+	h := testkit.MustLock(t, e.Mutex("x"))
+	if f := testkit.Fields(t, s, "x"); len(f) != 1 || f[h.Owner()] != "1" {
 		t.Fatalf("hash is %v", f)
 	}
-	kit.MustUnlock(t, h)
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s)
 }
 
 // Stale bytes: the acquire of a burned owner is executed by the server long after
 // its connection died here. The release a second later takes it away.
 func TestStaleAcquireLivesASecondAtMost(t *testing.T) {
 	t.Parallel()
-	s, p, e, clk := kit.BehindInTime(t)
+	s, p, e, clk := testkit.BehindInTime(t)
 	burnt := ""
-	cut := p.CutBeforeRequest(noting(&burnt, kit.AcquireOf("x")))
-	h := kit.MustLock(t, e.Mutex("x"))
+	cut := p.CutBeforeRequest(noting(&burnt, testkit.AcquireOf("x")))
+	h := testkit.MustLock(t, e.Mutex("x"))
 	cut.Wait(1)
 	wantBurned(t, e, 1)
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	// What a server does with bytes that sat in its socket buffer:
 	s.Do("EVALSHA", script.Acquire.SHA, "1", "x", "3600000", burnt)
-	if f := kit.Fields(t, s, "x"); f[burnt] != "1" {
+	if f := testkit.Fields(t, s, "x"); f[burnt] != "1" {
 		t.Fatalf("the phantom is not there: %v", f)
 	}
 	clk.Pass(1100 * time.Millisecond)
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
-	kit.Eventually(t, "nothing is left", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
+	testkit.Eventually(t, "nothing is left", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 }
 
 // noting is a match that notes the owner of the acquire that it finds.
@@ -102,15 +102,15 @@ func wantBurned(t testing.TB, e *engine.Engine, want uint64) {
 // nobody has.
 func TestCancelledAcquisitionLeavesTheLockFreeOrWithTheCaller(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
+	s, p, e := testkit.Behind(t)
 	outcome := func(t *testing.T, h *engine.Hold, err error) {
 		t.Helper()
 		if err == nil {
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		} else if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
 			t.Fatalf("error is %v", err)
 		}
-		kit.Eventually(t, "the lock is free", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+		testkit.Eventually(t, "the lock is free", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 		if d := e.Stats().Held; d != 0 {
 			t.Fatalf("%d held", d)
 		}
@@ -123,7 +123,7 @@ func TestCancelledAcquisitionLeavesTheLockFreeOrWithTheCaller(t *testing.T) {
 	})
 	t.Run("while the command is under way", func(t *testing.T) {
 		for _, async := range []bool{false, true} {
-			kit.Eventually(t, "nothing of before is under way", func() bool { return e.Stats().InFlight == 0 })
+			testkit.Eventually(t, "nothing of before is under way", func() bool { return e.Stats().InFlight == 0 })
 			before := p.Stats().Received["EVALSHA"]
 			p.Pause(faultproxy.All)
 			ctx, cancel := context.WithCancel(context.Background())
@@ -133,14 +133,14 @@ func TestCancelledAcquisitionLeavesTheLockFreeOrWithTheCaller(t *testing.T) {
 			if async {
 				f := e.Mutex("x").LockAsync(ctx)
 				cancel()
-				h, err = f.Await(kit.Ctx(t))
+				h, err = f.Await(testkit.Ctx(t))
 				close(done)
 			} else {
 				go func() {
 					h, err = e.Mutex("x").Lock(ctx)
 					close(done)
 				}()
-				kit.Eventually(t, "it is in flight", func() bool { return e.Stats().InFlight > 0 })
+				testkit.Eventually(t, "it is in flight", func() bool { return e.Stats().InFlight > 0 })
 				cancel()
 			}
 			<-done
@@ -149,20 +149,20 @@ func TestCancelledAcquisitionLeavesTheLockFreeOrWithTheCaller(t *testing.T) {
 				t.Error("the cancelled Lock got the lock although no reply could come")
 			}
 			outcome(t, h, err)
-			kit.Eventually(t, "the grant was taken back", func() bool { return p.Stats().Received["EVALSHA"] >= before+2 })
+			testkit.Eventually(t, "the grant was taken back", func() bool { return p.Stats().Received["EVALSHA"] >= before+2 })
 		}
 	})
 	t.Run("while it waits", func(t *testing.T) {
-		other := kit.Open(t, s.URL())
-		held := kit.MustLock(t, other.Mutex("x"))
+		other := testkit.Open(t, s.URL())
+		held := testkit.MustLock(t, other.Mutex("x"))
 		ctx, cancel := context.WithCancel(context.Background())
 		f := e.Mutex("x").LockAsync(ctx)
-		kit.Eventually(t, "it subscribes", func() bool { return e.Stats().Channels == 1 })
+		testkit.Eventually(t, "it subscribes", func() bool { return e.Stats().Channels == 1 })
 		cancel()
-		if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, context.Canceled) {
+		if _, err := f.Await(testkit.Ctx(t)); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, held)
+		testkit.MustUnlock(t, held)
 		outcome(t, nil, mustErr(t, f))
 	})
 	t.Run("at random moments", func(t *testing.T) {
@@ -173,8 +173,8 @@ func TestCancelledAcquisitionLeavesTheLockFreeOrWithTheCaller(t *testing.T) {
 				time.Sleep(time.Duration(i) * time.Microsecond) // the moment is the test's variable
 				cancel()
 			}()
-			if h, err := f.Await(kit.Ctx(t)); err == nil {
-				kit.MustUnlock(t, h)
+			if h, err := f.Await(testkit.Ctx(t)); err == nil {
+				testkit.MustUnlock(t, h)
 			}
 		}
 		outcome(t, nil, lockerr.Because(engine.ErrNotAcquired, context.Canceled))
@@ -193,15 +193,15 @@ func mustErr[T any](t testing.TB, f *engine.Future[T]) error {
 // The grant arrives after the lease that it grants.
 func TestGrantThatComesLaterThanItsLeaseIsGivenBack(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
+	s, p, e := testkit.Behind(t)
 	p.Delay(faultproxy.Carried("EVALSHA"), 40*time.Millisecond, 40*time.Millisecond)
-	_, err := e.Mutex("x").Lock(kit.Ctx(t), engine.Lease(50*time.Millisecond))
+	_, err := e.Mutex("x").Lock(testkit.Ctx(t), engine.Lease(50*time.Millisecond))
 	if !errors.Is(err, engine.ErrLate) || !errors.Is(err, engine.ErrNotAcquired) {
 		t.Fatalf("error is %v, want ErrLate", err)
 	}
-	kit.Eventually(t, "given back", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+	testkit.Eventually(t, "given back", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 	p.Delay(faultproxy.All, 0, 0)
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x"), engine.Lease(5*time.Second)))
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x"), engine.Lease(5*time.Second)))
 }
 
 func TestWaitingLockSurvivesServerRefusals(t *testing.T) {
@@ -212,12 +212,12 @@ func TestWaitingLockSurvivesServerRefusals(t *testing.T) {
 		"MASTERDOWN Link with MASTER is down"} {
 		t.Run(refusal[:4], func(t *testing.T) {
 			t.Parallel()
-			s, p, e := kit.Behind(t)
-			p.ReplaceReply(kit.AcquireOf("x"), []byte("-"+refusal+"\r\n"), 3)
-			h := kit.MustLock(t, e.Mutex("x"))
-			p.ReplaceReply(kit.ReleaseOf("x"), []byte("-"+refusal+"\r\n"), 2)
-			kit.MustUnlock(t, h)
-			kit.Clean(t, s)
+			s, p, e := testkit.Behind(t)
+			p.ReplaceReply(testkit.AcquireOf("x"), []byte("-"+refusal+"\r\n"), 3)
+			h := testkit.MustLock(t, e.Mutex("x"))
+			p.ReplaceReply(testkit.ReleaseOf("x"), []byte("-"+refusal+"\r\n"), 2)
+			testkit.MustUnlock(t, h)
+			testkit.Clean(t, s)
 		})
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -75,8 +75,8 @@ func TestAcquire_RefusedWhenItHadBegun_LeavesNothingBehind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, p, e := kit.Behind(t)
-			ctx := kit.Within(t, 8*time.Second) // less than a lease
+			s, p, e := testkit.Behind(t)
+			ctx := testkit.Within(t, 8*time.Second) // less than a lease
 			switch name {
 			case "PermitSemaphore":
 				if ok, err := e.PermitSemaphore("x").TrySetPermits(ctx, 3); !ok || err != nil {
@@ -105,7 +105,7 @@ func TestAcquire_RefusedWhenItHadBegun_LeavesNothingBehind(t *testing.T) {
 					t.Errorf("%d permits are left, %v", n, err)
 				}
 			default:
-				kit.Eventually(t, "nobody has the lock", func() bool { return s.Do("EXISTS", "x") == int64(0) })
+				testkit.Eventually(t, "nobody has the lock", func() bool { return s.Do("EXISTS", "x") == int64(0) })
 			}
 		})
 	}
@@ -117,13 +117,13 @@ func TestAcquire_GivesUpAfterItHadBegun_LeavesNothingBehind(t *testing.T) {
 	for _, kind := range []string{"Mutex", "FairMutex"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s, p, e := kit.Behind(t)
+			s, p, e := testkit.Behind(t)
 			m := e.Mutex("x")
 			lock := m.Lock
 			if kind == "FairMutex" {
 				lock = e.FairMutex("x").Lock
 			}
-			ctx, cancel := context.WithCancel(kit.Ctx(t))
+			ctx, cancel := context.WithCancel(testkit.Ctx(t))
 			var begun atomic.Bool
 			p.ReplaceReply(func(c faultproxy.Command) bool {
 				if c.Name() != "EVALSHA" || len(c.Words) < 4 || c.Words[3] != "x" || ctx.Err() != nil {
@@ -135,13 +135,13 @@ func TestAcquire_GivesUpAfterItHadBegun_LeavesNothingBehind(t *testing.T) {
 				return true
 			}, []byte(elsewhere), -1)
 			f := make(chan error, 1)
-			go func() { f <- kit.ErrOf(lock(ctx)) }()
-			kit.Eventually(t, "it has begun", begun.Load)
+			go func() { f <- testkit.ErrOf(lock(ctx)) }()
+			testkit.Eventually(t, "it has begun", begun.Load)
 			cancel()
 			if err := <-f; err == nil {
 				t.Fatal("it has the lock")
 			}
-			kit.Eventually(t, "nobody has the lock", func() bool { return s.Do("EXISTS", "x") == int64(0) })
+			testkit.Eventually(t, "nobody has the lock", func() bool { return s.Do("EXISTS", "x") == int64(0) })
 		})
 	}
 }
@@ -149,8 +149,8 @@ func TestAcquire_GivesUpAfterItHadBegun_LeavesNothingBehind(t *testing.T) {
 // Numbers that were added are not added twice.
 func TestAddPermits_RefusedWhenItHadBegun_AddsOnce(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	ctx := kit.Ctx(t)
+	s, p, e := testkit.Behind(t)
+	ctx := testkit.Ctx(t)
 	m := e.PermitSemaphore("x")
 	if ok, err := m.TrySetPermits(ctx, 3); !ok || err != nil {
 		t.Fatal(ok, err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // A LockAsync whose command is on its way is nothing that the next one on its name may
@@ -21,7 +21,7 @@ func TestFuturesOfOneNameOnAFullLaneDoNotMeet(t *testing.T) {
 		var both sync.WaitGroup
 		futures := make([]*engine.Future[*engine.Hold], 2)
 		for k := range futures {
-			both.Go(func() { futures[k] = m.LockAsync(kit.Ctx(t)) })
+			both.Go(func() { futures[k] = m.LockAsync(testkit.Ctx(t)) })
 		}
 		both.Wait()
 		told := 0

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -34,19 +34,19 @@ func TestCredentials_RotateAndComeLate_LoseNoHold(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("lease=%v,late=%v", c.lease, c.late), func(t *testing.T) {
 			t.Parallel()
-			kit.Steady(t, func(t testing.TB) {
+			testkit.Steady(t, func(t testing.TB) {
 				s := redistest.Start(t)
 				p := faultproxy.New(t, "tcp", s.Addr())
 				s.Do("ACL", "SETUSER", "app", "reset", "on", ">token0", "~*", "&*", "+@all")
 				var cached, asked atomic.Int64
-				e := kit.Open(t, "redis://"+p.Addr(), func(cfg *engine.Config) {
+				e := testkit.Open(t, "redis://"+p.Addr(), func(cfg *engine.Config) {
 					cfg.Lease = c.lease
 					cfg.Credentials = func(context.Context) (string, string, error) {
 						asked.Add(1)
 						return "app", fmt.Sprint("token", cached.Load()), nil
 					}
 				})
-				ctx := kit.Within(t, long+time.Minute)
+				ctx := testkit.Within(t, long+time.Minute)
 				var holds []*engine.Hold
 				for i := range c.holds {
 					h, err := e.Mutex(fmt.Sprint("held", i)).Lock(ctx)
@@ -58,12 +58,12 @@ func TestCredentials_RotateAndComeLate_LoseNoHold(t *testing.T) {
 				for n := range int64(c.rotations) {
 					s.Do("ACL", "SETUSER", "app", "resetpass", fmt.Sprint(">token", n+1))
 					p.Cut(faultproxy.All)
-					kit.Pause(nil, c.late*time.Duration(1+n%2)/2)
+					testkit.Pause(nil, c.late*time.Duration(1+n%2)/2)
 					cached.Store(n + 1)
 					if _, err := e.Mutex(fmt.Sprint("fresh", n)).Lock(ctx, engine.Lease(c.lease), engine.Wait(c.every)); err != nil {
 						t.Errorf("after rotation %d: %v", n+1, err)
 					}
-					kit.Pause(nil, c.every-c.late)
+					testkit.Pause(nil, c.every-c.late)
 				}
 				lost := 0
 				for _, h := range holds {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 )
 
@@ -17,9 +17,9 @@ func TestHold_ReleaseAnsweredWithGarbage_IsAnError(t *testing.T) {
 	n := fakenode.New(t)
 	n.On(fakenode.Is("EVALSHA"), fakenode.Bulk("released, I think"))
 	n.OnNext(1, fakenode.Is("EVALSHA"), fakenode.Int(-2))
-	e := kit.Open(t, "redis://"+n.Addr()+"?close_timeout=500ms")
-	h := kit.MustLock(t, e.Mutex("x"), engine.Lease(2*time.Second))
-	if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrOutcomeUnknown) {
+	e := testkit.Open(t, "redis://"+n.Addr()+"?close_timeout=500ms")
+	h := testkit.MustLock(t, e.Mutex("x"), engine.Lease(2*time.Second))
+	if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrOutcomeUnknown) {
 		t.Errorf("Unlock: %v, want ErrOutcomeUnknown", err)
 	}
 	if n := len(n.Commands(fakenode.Is("EVALSHA"))); n > 100 {
@@ -54,7 +54,7 @@ func TestNew_NoRedisServer_IsExplained(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			e, err := engine.Open(kit.Within(t, 500*time.Millisecond), "redis://"+addr+"?dial_timeout=200ms")
+			e, err := engine.Open(testkit.Within(t, 500*time.Millisecond), "redis://"+addr+"?dial_timeout=200ms")
 			if !errors.Is(err, engine.ErrUnavailable) {
 				t.Errorf("Open: %v, %v, want ErrUnavailable", e, err)
 			}
@@ -77,15 +77,15 @@ func TestLock_ScriptAnsweredWithGarbage_IsAnError(t *testing.T) {
 			t.Parallel()
 			n := fakenode.New(t)
 			n.On(fakenode.Is("EVALSHA"), reply)
-			e := kit.Open(t, "redis://"+n.Addr()+"?close_timeout=500ms&command_timeout=500ms")
-			_, err := e.Mutex("x").TryLock(kit.Ctx(t))
+			e := testkit.Open(t, "redis://"+n.Addr()+"?close_timeout=500ms&command_timeout=500ms")
+			_, err := e.Mutex("x").TryLock(testkit.Ctx(t))
 			if !errors.Is(err, engine.ErrNotAcquired) || errors.Is(err, engine.ErrHeld) {
 				t.Errorf("TryLock: %v", err)
 			}
-			if _, err := e.Mutex("y").State(kit.Within(t, time.Second)); err == nil {
+			if _, err := e.Mutex("y").State(testkit.Within(t, time.Second)); err == nil {
 				t.Error("State made sense of it")
 			}
-			if _, err := e.Mutex("y").ForceUnlock(kit.Within(t, time.Second)); err == nil {
+			if _, err := e.Mutex("y").ForceUnlock(testkit.Within(t, time.Second)); err == nil {
 				t.Error("ForceUnlock made sense of it")
 			}
 			if n := len(n.Commands(fakenode.Is("EVALSHA"))); n > 500 {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -20,10 +20,10 @@ type acquirer func(acquire context.Context, try bool, opts ...engine.Option) (gi
 func everyKind(t testing.TB, e *engine.Engine, others ...*engine.Engine) map[string]acquirer {
 	t.Helper()
 	rw, permits, count := e.RWMutex("rw"), e.PermitSemaphore("permits"), e.Semaphore("count")
-	if err := permits.SetPermits(kit.Ctx(t), 2); err != nil {
+	if err := permits.SetPermits(testkit.Ctx(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := count.TrySetPermits(kit.Ctx(t), 2); err != nil {
+	if _, err := count.TrySetPermits(testkit.Ctx(t), 2); err != nil {
 		t.Fatal(err)
 	}
 	redlock := []engine.Mutex{e.Mutex("redlock")}
@@ -78,13 +78,13 @@ func acquirerOf[H interface{ Unlock(context.Context) error }](l interface {
 func TestLock_GivesUpWhileConnectionsAreCut_SaysHeldOrUnavailable(t *testing.T) {
 	t.Parallel()
 	const workers, lasts = 8, 2 * time.Second
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	var proxies []*faultproxy.Proxy
 	var engines []*engine.Engine
 	for range 3 {
 		p := faultproxy.New(t, "tcp", s.Addr())
 		proxies = append(proxies, p)
-		engines = append(engines, kit.Open(t, "redis://"+p.Addr()+"/"+string(rune('0'+len(engines))), short))
+		engines = append(engines, testkit.Open(t, "redis://"+p.Addr()+"/"+string(rune('0'+len(engines))), short))
 	}
 	kinds := everyKind(t, engines[0], engines[1:]...)
 	over := time.Now().Add(lasts)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -20,19 +20,19 @@ import (
 //	the command timeout: an answer for nobody
 func TestReleaseGivenUpWhileItsCommandIsOutIsSurvived(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s, p, e := kit.Behind(t, short, func(c *engine.Config) { c.CommandTimeout = time.Second })
-		h := kit.MustLock(t, e.Mutex("x"))
-		busy := p.ReplaceReply(kit.ReleaseOf("x"), []byte("-BUSY Redis is busy\r\n"), 1)
+	testkit.Steady(t, func(t testing.TB) {
+		s, p, e := testkit.Behind(t, short, func(c *engine.Config) { c.CommandTimeout = time.Second })
+		h := testkit.MustLock(t, e.Mutex("x"))
+		busy := p.ReplaceReply(testkit.ReleaseOf("x"), []byte("-BUSY Redis is busy\r\n"), 1)
 		f := h.UnlockAsync()
 		busy.Wait(1)
 		p.Blackhole(faultproxy.All)
-		if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrOutcomeUnknown) {
+		if _, err := f.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrOutcomeUnknown) {
 			t.Fatalf("Unlock: %v", err)
 		}
-		kit.Eventually(t, "the connection was given up", func() bool { return !kit.Client(e).Up(0, 0) })
+		testkit.Eventually(t, "the connection was given up", func() bool { return !testkit.Client(e).Up(0, 0) })
 		p.Heal()
-		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
-		kit.Eventually(t, "nothing is left", func() bool { return s.Do("DBSIZE") == int64(0) })
+		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
+		testkit.Eventually(t, "nothing is left", func() bool { return s.Do("DBSIZE") == int64(0) })
 	})
 }

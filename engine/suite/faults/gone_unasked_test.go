@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -20,23 +20,23 @@ func TestAnswerThatNobodyWaitsForEndsAHoldThatIsGone(t *testing.T) {
 	short := engine.Lease(2 * time.Second)
 	asks := map[string]func(t *testing.T, m engine.Mutex, h *engine.Hold, pause func()){
 		"a re-entry": func(t *testing.T, m engine.Mutex, h *engine.Hold, pause func()) {
-			ctx, cancel := context.WithCancel(h.Context(kit.Ctx(t)))
+			ctx, cancel := context.WithCancel(h.Context(testkit.Ctx(t)))
 			pause()
 			f := m.LockAsync(ctx)
 			cancel()
 			<-f.Done()
 		},
 		"an Extend of a re-entry": func(t *testing.T, m engine.Mutex, h *engine.Hold, pause func()) {
-			child := kit.MustReenter(t, m, h, short)
+			child := testkit.MustReenter(t, m, h, short)
 			pause()
-			if err := child.Extend(kit.Ctx(t), 4*time.Second); !errors.Is(err, engine.ErrLost) {
+			if err := child.Extend(testkit.Ctx(t), 4*time.Second); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Extend: %v", err)
 			}
 		},
 		"an Unlock of a re-entry": func(t *testing.T, m engine.Mutex, h *engine.Hold, pause func()) {
-			child := kit.MustReenter(t, m, h, short)
+			child := testkit.MustReenter(t, m, h, short)
 			pause()
-			if err := child.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrOutcomeUnknown) {
+			if err := child.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrOutcomeUnknown) {
 				t.Errorf("Unlock: %v", err)
 			}
 		},
@@ -48,17 +48,17 @@ func TestAnswerThatNobodyWaitsForEndsAHoldThatIsGone(t *testing.T) {
 		} {
 			t.Run(name+": "+reason.String(), func(t *testing.T) {
 				t.Parallel()
-				s, p, e := kit.Behind(t)
+				s, p, e := testkit.Behind(t)
 				m := e.Mutex("x")
-				h := kit.MustLock(t, m, engine.Lease(time.Hour))
+				h := testkit.MustLock(t, m, engine.Lease(time.Hour))
 				ask(t, m, h, func() { p.Pause(faultproxy.All) })
 				if err := h.Err(); err != nil {
 					t.Fatalf("the hold has ended before anybody said so: %v", err)
 				}
 				s.Do(command...)
 				p.Resume()
-				kit.Receive(t, h.Done())
-				kit.WantLost(t, "the hold", h.Err(), reason)
+				testkit.Receive(t, h.Done())
+				testkit.WantLost(t, "the hold", h.Err(), reason)
 			})
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -13,20 +13,20 @@ import (
 // NAT has forgotten it: a waiter must not sleep until an idle connection is looked at.
 func TestWaiterOnAHalfOpenConnectionIsWokenWithinTheBound(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	p := faultproxy.New(t, "tcp", s.Addr())
 	const timeout = 400 * time.Millisecond
-	e := kit.Open(t, "redis://"+p.Addr()+"?command_timeout=400ms")
-	h := kit.MustLock(t, kit.Open(t, s.URL()).Mutex("x"), engine.Lease(time.Minute))
-	f := e.Mutex("x").LockAsync(kit.Ctx(t))
-	kit.Eventually(t, "it sleeps", func() bool {
+	e := testkit.Open(t, "redis://"+p.Addr()+"?command_timeout=400ms")
+	h := testkit.MustLock(t, testkit.Open(t, s.URL()).Mutex("x"), engine.Lease(time.Minute))
+	f := e.Mutex("x").LockAsync(testkit.Ctx(t))
+	testkit.Eventually(t, "it sleeps", func() bool {
 		list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
 		return len(list) == 1 && p.Stats().Forwarded["EVALSHA"] >= 2 && e.Stats().InFlight == 0
 	})
 	p.Blackhole(faultproxy.Carried("SUBSCRIBE"))
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	start := time.Now()
-	got, err := f.Await(kit.Ctx(t))
+	got, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,5 +34,5 @@ func TestWaiterOnAHalfOpenConnectionIsWokenWithinTheBound(t *testing.T) {
 	if d := time.Since(start); d > 2*timeout+3*time.Second {
 		t.Errorf("woken after %v", d)
 	}
-	kit.MustUnlock(t, got)
+	testkit.MustUnlock(t, got)
 }

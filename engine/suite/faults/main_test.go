@@ -5,11 +5,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/dnstest"
 )
 
 func TestMain(m *testing.M) {
 	dnstest.Install()
-	goleak.VerifyTestMain(m, kit.Endless()...)
+	goleak.VerifyTestMain(m, testkit.Endless()...)
 }

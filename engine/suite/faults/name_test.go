@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/dnstest"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -74,57 +74,57 @@ const leadsElsewhere = "name leads elsewhere"
 // answers, its holds are lost as at any server that is gone, and it says so once.
 func TestEngine_NameLeadsElsewhere_FollowsIt(t *testing.T) {
 	t.Parallel()
-	a, b := kit.Server(t), kit.Server(t)
+	a, b := testkit.Server(t), testkit.Server(t)
 	secondHome(t, "127.0.0.2", a.Addr(), b)
 	_, port, _ := net.SplitHostPort(a.Addr())
 	const name = "moving.test"
 	dnstest.Set(name, "127.0.0.1")
 	var log logged
 	open := func() *engine.Engine {
-		return kit.Open(t, "redis://"+name+":"+port, kit.LeaseOf(3*time.Second), func(c *engine.Config) {
+		return testkit.Open(t, "redis://"+name+":"+port, testkit.LeaseOf(3*time.Second), func(c *engine.Config) {
 			c.LookupInterval = 100 * time.Millisecond
 			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		})
 	}
 	former := open()
-	h := kit.MustLock(t, former.Mutex("x"))
+	h := testkit.MustLock(t, former.Mutex("x"))
 	dnstest.Set(name, "127.0.0.2")
 	fresh := open()
-	g := kit.MustLock(t, fresh.Mutex("x"))
-	kit.Eventually(t, "the former engine has lost its hold", func() bool { return h.Err() != nil })
+	g := testkit.MustLock(t, fresh.Mutex("x"))
+	testkit.Eventually(t, "the former engine has lost its hold", func() bool { return h.Err() != nil })
 	if !errors.Is(h.Err(), engine.ErrLost) {
 		t.Errorf("the hold ended with %v", h.Err())
 	}
-	if _, err := former.Mutex("x").TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+	if _, err := former.Mutex("x").TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("the former engine does not see the holder at the new server: %v", err)
 	}
 	if n := log.count(leadsElsewhere); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
-	kit.MustUnlock(t, g)
+	testkit.MustUnlock(t, g)
 }
 
 // A name whose resolver fails, or that leads to some of several addresses in turn, changes nothing.
 func TestEngine_NameHasManyAddresses_KeepsItsConnections(t *testing.T) {
 	t.Parallel()
-	a := kit.Server(t)
+	a := testkit.Server(t)
 	_, port, _ := net.SplitHostPort(a.Addr())
 	const name = "many.test"
 	dnstest.Set(name, "127.0.0.1")
 	var log logged
-	e := kit.Open(t, "redis://"+name+":"+port, func(c *engine.Config) {
+	e := testkit.Open(t, "redis://"+name+":"+port, func(c *engine.Config) {
 		c.LookupInterval = 20 * time.Millisecond
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	h := kit.MustLock(t, e.Mutex("x"))
+	h := testkit.MustLock(t, e.Mutex("x"))
 	subsets := [][]string{{"127.0.0.1", "127.0.0.2"}, {"127.0.0.3", "127.0.0.4"}, {}, {"127.0.0.5"}, {"127.0.0.3"}}
 	for i := range 40 {
 		dnstest.Set(name, subsets[i%len(subsets)]...)
 		before := dnstest.Answers(name)
-		kit.Eventually(t, "the name is looked up", func() bool { return dnstest.Answers(name) > before })
+		testkit.Eventually(t, "the name is looked up", func() bool { return dnstest.Answers(name) > before })
 	}
 	if s := e.Stats(); s.Reconnects != 0 || h.Err() != nil || log.count(leadsElsewhere) != 0 {
 		t.Errorf("%d reconnects, the hold: %v", s.Reconnects, h.Err())
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
@@ -56,20 +56,20 @@ func (l *lines) logger(level slog.Level) *slog.Logger {
 func TestLog_Outage_IsALineAtEachEnd(t *testing.T) {
 	t.Parallel()
 	var log lines
-	_, p, e := kit.Behind(t, func(c *engine.Config) {
+	_, p, e := testkit.Behind(t, func(c *engine.Config) {
 		c.Lease, c.Margin, c.Logger = 4*time.Second, time.Second, log.logger(slog.LevelInfo)
 	})
 	var holds []*engine.Hold
 	for i := range 7 {
-		holds = append(holds, kit.MustLock(t, e.Mutex(fmt.Sprint("held", i))))
+		holds = append(holds, testkit.MustLock(t, e.Mutex(fmt.Sprint("held", i))))
 	}
 	for n := 1; n <= 2; n++ {
 		p.Down()
-		kit.Eventually(t, "renewals fail", func() bool { return len(log.with("a renewal failed")) == n })
-		kit.Pause(nil, 300*time.Millisecond) // many of them
+		testkit.Eventually(t, "renewals fail", func() bool { return len(log.with("a renewal failed")) == n })
+		testkit.Pause(nil, 300*time.Millisecond) // many of them
 		p.Up()
-		kit.Eventually(t, "the end is told", func() bool { return len(log.with("level=INFO", "is back", "after=", p.Addr())) == n })
-		kit.Eventually(t, "all are renewed", func() bool { return e.Ready() == nil })
+		testkit.Eventually(t, "the end is told", func() bool { return len(log.with("level=INFO", "is back", "after=", p.Addr())) == n })
+		testkit.Eventually(t, "all are renewed", func() bool { return e.Ready() == nil })
 		if got := log.with("level=WARN", "no connection to a server", "holds=7", "first_ends_in=", "err=", p.Addr()); len(got) != n {
 			t.Errorf("%d outages: %q", n, got)
 		}
@@ -81,7 +81,7 @@ func TestLog_Outage_IsALineAtEachEnd(t *testing.T) {
 		}
 	}
 	for _, h := range holds {
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
 }
 
@@ -91,12 +91,12 @@ func TestLog_OutageThatAFailoverEnds_DoesNotSayThatTheServerIsBack(t *testing.T)
 	var log lines
 	r := redistest.StartReplicated(t, 1)
 	dead, other := r.Servers()[0], r.Servers()[1]
-	e := kit.Open(t, r.URL(), func(c *engine.Config) { c.Logger = log.logger(slog.LevelInfo) })
+	e := testkit.Open(t, r.URL(), func(c *engine.Config) { c.Logger = log.logger(slog.LevelInfo) })
 	dead.Kill()
-	kit.Eventually(t, "its outage is told", func() bool { return len(log.with("no connection to a server", dead.Addr())) == 1 })
+	testkit.Eventually(t, "its outage is told", func() bool { return len(log.with("no connection to a server", dead.Addr())) == 1 })
 	other.Do("REPLICAOF", "NO", "ONE")
-	kit.Eventually(t, "the end is told", func() bool { return len(log.with("level=INFO", "after=", dead.Addr())) == 1 })
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+	testkit.Eventually(t, "the end is told", func() bool { return len(log.with("level=INFO", "after=", dead.Addr())) == 1 })
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 	if got := log.with("is back", dead.Addr()); len(got) != 0 || len(log.with("not needed any more", dead.Addr())) != 1 {
 		t.Errorf("of a server that is dead: %q", got)
 	}
@@ -107,24 +107,24 @@ func TestLog_RenewalsRefused_AreOneLine(t *testing.T) {
 	t.Parallel()
 	var log lines
 	n := grants(t)
-	rule := n.On(kit.Calls(script.Renew), fakenode.Error("OOM command not allowed when used memory > 'maxmemory'."))
-	e := kit.Open(t, "redis://"+n.Addr(), func(c *engine.Config) { c.Lease, c.Logger = 3*time.Second, log.logger(slog.LevelInfo) })
-	h := kit.MustLock(t, e.Mutex("x"))
-	kit.Eventually(t, "many are refused", func() bool { return rule.Hits() > 10 })
+	rule := n.On(testkit.Calls(script.Renew), fakenode.Error("OOM command not allowed when used memory > 'maxmemory'."))
+	e := testkit.Open(t, "redis://"+n.Addr(), func(c *engine.Config) { c.Lease, c.Logger = 3*time.Second, log.logger(slog.LevelInfo) })
+	h := testkit.MustLock(t, e.Mutex("x"))
+	testkit.Eventually(t, "many are refused", func() bool { return rule.Hits() > 10 })
 	if got := log.with("level="); len(got) != 1 || !strings.Contains(got[0], "OOM") {
 		t.Errorf("%q", got)
 	}
 	// The loss says so, too.
-	kit.Receive(t, h.Done())
+	testkit.Receive(t, h.Done())
 	wantCause(t, h.Err(), "OOM")
-	kit.Eventually(t, "the loss is logged", func() bool { return len(log.with("a lock was lost", "OOM")) == 1 })
+	testkit.Eventually(t, "the loss is logged", func() bool { return len(log.with("a lock was lost", "OOM")) == 1 })
 }
 
 // wantCause fails the test unless the hold was not renewed, and its error says why.
 func wantCause(t *testing.T, err error, text string) {
 	t.Helper()
 	var refused *resp.ServerError
-	if kit.WantLost(t, text, err, engine.NotRenewed); !kit.HasText(err, text) || !kit.HasText(err, engine.NotRenewed.String()) {
+	if testkit.WantLost(t, text, err, engine.NotRenewed); !testkit.HasText(err, text) || !testkit.HasText(err, engine.NotRenewed.String()) {
 		t.Errorf("the loss does not say why: %v", err)
 	} else if !errors.As(err, &refused) {
 		t.Errorf("%v: its cause is not found", err)
@@ -135,22 +135,22 @@ func wantCause(t *testing.T, err error, text string) {
 func TestLostError_NoConnection_SaysWhy(t *testing.T) {
 	t.Parallel()
 	n := grants(t)
-	e := kit.Open(t, "redis://"+n.Addr(), func(c *engine.Config) {
+	e := testkit.Open(t, "redis://"+n.Addr(), func(c *engine.Config) {
 		c.Lease = time.Second
 		c.Credentials = func(context.Context) (string, string, error) { return "", "old", nil }
 	})
-	h := kit.MustLock(t, e.Mutex("x"))
-	r := kit.MustLock(t, e.Mutex("y"))
+	h := testkit.MustLock(t, e.Mutex("x"))
+	r := testkit.MustLock(t, e.Mutex("y"))
 	n.On(fakenode.Is("AUTH"), fakenode.Error("WRONGPASS invalid username-password pair or user is disabled."))
 	n.ResetAll()
 	for _, h := range []*engine.Hold{h, r} {
-		kit.Receive(t, h.Done())
+		testkit.Receive(t, h.Done())
 		wantCause(t, h.Err(), "WRONGPASS")
 	}
 	// A fixed lease that runs out is nobody's fault.
-	other := kit.Open(t, "redis://"+grants(t).Addr())
-	fixed := kit.MustLock(t, other.Mutex("z"), engine.Lease(100*time.Millisecond))
-	kit.Receive(t, fixed.Done())
+	other := testkit.Open(t, "redis://"+grants(t).Addr())
+	fixed := testkit.MustLock(t, other.Mutex("z"), engine.Lease(100*time.Millisecond))
+	testkit.Receive(t, fixed.Done())
 	var lost *engine.LostError
 	if !errors.As(fixed.Err(), &lost) || lost.Err != nil {
 		t.Errorf("a fixed lease: %v", fixed.Err())

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // wantAway fails the test unless the error says that a server is away, and why.
 func wantAway(t *testing.T, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrHeld) || !kit.HasText(err, "refused") {
+	if !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrHeld) || !testkit.HasText(err, "refused") {
 		t.Errorf("%s: %v", what, err)
 	}
 }
@@ -22,22 +22,24 @@ func wantAway(t *testing.T, what string, err error) {
 // while it waits when the server goes.
 func TestOutage_OfNone_FailsAtOnceAndWhenTheServerGoes(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	other := kit.Open(t, s.URL())
-	ctx := kit.Ctx(t)
-	kit.MustLock(t, other.Mutex("held"))
-	kit.MustLock(t, e.Mutex("here")) // of this process
+	s, p, e := testkit.Behind(t)
+	other := testkit.Open(t, s.URL())
+	ctx := testkit.Ctx(t)
+	testkit.MustLock(t, other.Mutex("held"))
+	testkit.MustLock(t, e.Mutex("here")) // of this process
 	if err := other.PermitSemaphore("none").SetPermits(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
 	calls := map[string]func() error{
-		"held":      func() error { return kit.ErrOf(e.Mutex("held").Lock(ctx, engine.Outage(0))) },
-		"here":      func() error { return kit.ErrOf(e.Mutex("here").Lock(ctx, engine.Outage(0))) },
-		"async":     func() error { return kit.ErrOf(e.Mutex("held").LockAsync(ctx, engine.Outage(0)).Await(ctx)) },
-		"with Wait": func() error { return kit.ErrOf(e.Mutex("held").Lock(ctx, engine.Outage(0), engine.Wait(time.Hour))) },
-		"permits":   func() error { return kit.ErrOf(e.PermitSemaphore("none").Acquire(ctx, 1, engine.Outage(0))) },
-		"count":     func() error { return kit.ErrOf(e.Semaphore("unset").Acquire(ctx, 1, engine.Outage(0))) },
-		"many":      func() error { return kit.ErrOf(e.LockMany(ctx, []string{"held", "x"}, engine.Outage(0))) },
+		"held":  func() error { return testkit.ErrOf(e.Mutex("held").Lock(ctx, engine.Outage(0))) },
+		"here":  func() error { return testkit.ErrOf(e.Mutex("here").Lock(ctx, engine.Outage(0))) },
+		"async": func() error { return testkit.ErrOf(e.Mutex("held").LockAsync(ctx, engine.Outage(0)).Await(ctx)) },
+		"with Wait": func() error {
+			return testkit.ErrOf(e.Mutex("held").Lock(ctx, engine.Outage(0), engine.Wait(time.Hour)))
+		},
+		"permits": func() error { return testkit.ErrOf(e.PermitSemaphore("none").Acquire(ctx, 1, engine.Outage(0))) },
+		"count":   func() error { return testkit.ErrOf(e.Semaphore("unset").Acquire(ctx, 1, engine.Outage(0))) },
+		"many":    func() error { return testkit.ErrOf(e.LockMany(ctx, []string{"held", "x"}, engine.Outage(0))) },
 	}
 	failed := make(chan error, len(calls))
 	for what, call := range calls {
@@ -47,16 +49,16 @@ func TestOutage_OfNone_FailsAtOnceAndWhenTheServerGoes(t *testing.T) {
 			failed <- err
 		}()
 	}
-	kit.Eventually(t, "all wait", func() bool { return e.Stats().Waiting >= len(calls)-1 })
+	testkit.Eventually(t, "all wait", func() bool { return e.Stats().Waiting >= len(calls)-1 })
 	p.Down()
 	for range calls {
-		kit.Receive(t, failed)
+		testkit.Receive(t, failed)
 	}
-	kit.Eventually(t, "each connection was tried again", func() bool {
-		return kit.HasText(kit.Client(e).LaneError(0), "refused")
+	testkit.Eventually(t, "each connection was tried again", func() bool {
+		return testkit.HasText(testkit.Client(e).LaneError(0), "refused")
 	})
-	calls["TryLock"] = func() error { return kit.ErrOf(e.Mutex("y").TryLock(ctx, engine.Outage(0))) }
-	calls["TryLockMany"] = func() error { return kit.ErrOf(e.Many([]string{"y", "z"}...).TryLock(ctx, engine.Outage(0))) }
+	calls["TryLock"] = func() error { return testkit.ErrOf(e.Mutex("y").TryLock(ctx, engine.Outage(0))) }
+	calls["TryLockMany"] = func() error { return testkit.ErrOf(e.Many([]string{"y", "z"}...).TryLock(ctx, engine.Outage(0))) }
 	for what, call := range calls {
 		begun := time.Now()
 		wantAway(t, what, call())
@@ -65,7 +67,7 @@ func TestOutage_OfNone_FailsAtOnceAndWhenTheServerGoes(t *testing.T) {
 		}
 	}
 	p.Up()
-	kit.Eventually(t, "it is back", func() bool { return e.Ready() == nil })
+	testkit.Eventually(t, "it is back", func() bool { return e.Ready() == nil })
 	if _, err := e.Mutex("y").TryLock(ctx, engine.Outage(0)); err != nil {
 		t.Errorf("the server is back: %v", err)
 	}
@@ -83,26 +85,26 @@ func wantOutage(t *testing.T, what string, err error) {
 // longer does, after its time. So it does for one that comes in the middle of it.
 func TestOutage_ThatFlaps_CountsAnew(t *testing.T) {
 	t.Parallel()
-	s, p, e, clk := kit.BehindInTime(t)
-	h := kit.MustLock(t, kit.Open(t, s.URL()).Mutex("x"))
+	s, p, e, clk := testkit.BehindInTime(t)
+	h := testkit.MustLock(t, testkit.Open(t, s.URL()).Mutex("x"))
 	const most = time.Hour
-	patient := e.Mutex("x").LockAsync(kit.Ctx(t), engine.Outage(most))
+	patient := e.Mutex("x").LockAsync(testkit.Ctx(t), engine.Outage(most))
 	for range 4 {
 		p.Down()
-		kit.Eventually(t, "it is away", func() bool { return kit.Client(e).DownSince(0) != 0 })
+		testkit.Eventually(t, "it is away", func() bool { return testkit.Client(e).DownSince(0) != 0 })
 		clk.Pass(most * 3 / 4)
 		p.Up()
-		kit.Eventually(t, "it is back", func() bool { return e.Ready() == nil })
+		testkit.Eventually(t, "it is back", func() bool { return e.Ready() == nil })
 	}
 	if _, err := patient.Result(); !errors.Is(err, engine.ErrPending) {
 		t.Fatalf("after outages that were shorter: %v", err)
 	}
 	p.Down()
-	kit.Eventually(t, "it is away", func() bool { return kit.Client(e).DownSince(0) != 0 })
+	testkit.Eventually(t, "it is away", func() bool { return testkit.Client(e).DownSince(0) != 0 })
 	clk.Pass(most / 2)
-	late := e.Mutex("y").LockAsync(kit.Ctx(t), engine.Outage(most))
-	short := e.Mutex("z").LockAsync(kit.Ctx(t), engine.Outage(most/3))
-	_, err := short.Await(kit.Ctx(t))
+	late := e.Mutex("y").LockAsync(testkit.Ctx(t), engine.Outage(most))
+	short := e.Mutex("z").LockAsync(testkit.Ctx(t), engine.Outage(most/3))
+	_, err := short.Await(testkit.Ctx(t))
 	wantOutage(t, "it has lasted for longer already", err)
 	for what, f := range map[string]*engine.Future[*engine.Hold]{"before it": patient, "in the middle of it": late} {
 		if _, err := f.Result(); !errors.Is(err, engine.ErrPending) {
@@ -111,34 +113,34 @@ func TestOutage_ThatFlaps_CountsAnew(t *testing.T) {
 	}
 	clk.Pass(most/2 + time.Minute)
 	for what, f := range map[string]*engine.Future[*engine.Hold]{"before it": patient, "in the middle of it": late} {
-		_, err := f.Await(kit.Ctx(t))
+		_, err := f.Await(testkit.Ctx(t))
 		wantOutage(t, "one that came "+what, err)
 	}
 	p.Up()
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 }
 
 // Many need the servers of all, whichever they wait for; a RedLock needs a majority.
 func TestOutage_OfSeveralServers_IsThatOfEachOrOfAMajority(t *testing.T) {
 	t.Parallel()
-	_, first, a := kit.Behind(t)
-	_, second, b := kit.Behind(t)
-	s, _, c := kit.Behind(t)
-	kit.MustLock(t, kit.Open(t, s.URL()).Mutex("x")) // so all wait
+	_, first, a := testkit.Behind(t)
+	_, second, b := testkit.Behind(t)
+	s, _, c := testkit.Behind(t)
+	testkit.MustLock(t, testkit.Open(t, s.URL()).Mutex("x")) // so all wait
 	locks := []engine.Mutex{a.Mutex("x"), b.Mutex("x"), c.Mutex("x")}
-	ctx := kit.Ctx(t)
+	ctx := testkit.Ctx(t)
 	multi := engine.Multi(locks...).LockAsync(ctx, engine.Outage(0))
 	red, err := engine.RedLock(locks...).Lock(ctx, engine.Outage(0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustLock(t, kit.Open(t, "redis://"+first.Addr()).Mutex("y"))
-	kit.MustLock(t, kit.Open(t, "redis://"+second.Addr()).Mutex("y"))
+	testkit.MustLock(t, testkit.Open(t, "redis://"+first.Addr()).Mutex("y"))
+	testkit.MustLock(t, testkit.Open(t, "redis://"+second.Addr()).Mutex("y"))
 	waiting := engine.RedLock(a.Mutex("y"), b.Mutex("y"), c.Mutex("y")).LockAsync(ctx, engine.Outage(0))
 	first.Down()
 	_, err = multi.Await(ctx)
 	wantOutage(t, "of many one is away", err)
-	kit.Eventually(t, "it is known", func() bool { return a.Ready() != nil })
+	testkit.Eventually(t, "it is known", func() bool { return a.Ready() != nil })
 	if _, err := waiting.Result(); !errors.Is(err, engine.ErrPending) {
 		t.Errorf("of three one is away: %v", err)
 	}
@@ -148,13 +150,13 @@ func TestOutage_OfSeveralServers_IsThatOfEachOrOfAMajority(t *testing.T) {
 	begun := time.Now()
 	for what, call := range map[string]func(ctx context.Context) error{
 		"RedLock": func(ctx context.Context) error {
-			return kit.ErrOf(engine.RedLock(locks...).Lock(ctx, engine.Outage(0)))
+			return testkit.ErrOf(engine.RedLock(locks...).Lock(ctx, engine.Outage(0)))
 		},
 		"RedLock, TryLock": func(ctx context.Context) error {
-			return kit.ErrOf(engine.RedLock(locks...).TryLock(ctx, engine.Outage(0)))
+			return testkit.ErrOf(engine.RedLock(locks...).TryLock(ctx, engine.Outage(0)))
 		},
 		"Multi, TryLock": func(ctx context.Context) error {
-			return kit.ErrOf(engine.Multi(locks...).TryLock(ctx, engine.Outage(0)))
+			return testkit.ErrOf(engine.Multi(locks...).TryLock(ctx, engine.Outage(0)))
 		},
 	} {
 		wantOutage(t, what, call(ctx))
@@ -172,21 +174,21 @@ func TestOutage_OfSeveralServers_IsThatOfEachOrOfAMajority(t *testing.T) {
 // It is an option of what is acquired, and no negative time.
 func TestOutage_Invalid_IsRefused(t *testing.T) {
 	t.Parallel()
-	_, _, e := kit.Behind(t)
-	if _, err := e.Mutex("x").Lock(kit.Ctx(t), engine.Outage(-1)); !errors.Is(err, engine.ErrInvalid) {
+	_, _, e := testkit.Behind(t)
+	if _, err := e.Mutex("x").Lock(testkit.Ctx(t), engine.Outage(-1)); !errors.Is(err, engine.ErrInvalid) {
 		t.Error(err)
 	}
-	if h, err := e.Mutex("x").TryLock(kit.Ctx(t), engine.Outage(200*365*24*time.Hour)); err != nil {
+	if h, err := e.Mutex("x").TryLock(testkit.Ctx(t), engine.Outage(200*365*24*time.Hour)); err != nil {
 		t.Error(err)
 	} else {
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
 }
 
 // Who asks whether it is there is told at once what is known, and Stats have the servers.
 func TestReady_ServerAway_SaysWhyWithoutWaiting(t *testing.T) {
 	t.Parallel()
-	_, p, e := kit.Behind(t)
+	_, p, e := testkit.Behind(t)
 	if err := e.Ready(); err != nil {
 		t.Fatal(err)
 	}
@@ -195,20 +197,20 @@ func TestReady_ServerAway_SaysWhyWithoutWaiting(t *testing.T) {
 	}
 	begun := time.Now()
 	p.Down()
-	kit.Eventually(t, "it is away", func() bool { return kit.HasText(e.Ready(), "refused") })
+	testkit.Eventually(t, "it is away", func() bool { return testkit.HasText(e.Ready(), "refused") })
 	st := e.Stats()
 	if since := st.DownSince[p.Addr()]; st.Connected != 0 || len(st.DownSince) != 1 || since.Before(begun.Add(-time.Second)) || since.After(time.Now()) {
 		t.Errorf("%d connected, down %v", st.Connected, st.DownSince)
 	}
-	kit.Eventually(t, "Ping is told at once", func() bool {
+	testkit.Eventually(t, "Ping is told at once", func() bool {
 		begun := time.Now()
-		err := e.Ping(kit.Ctx(t))
+		err := e.Ping(testkit.Ctx(t))
 		wantAway(t, "Ping", err)
 		return time.Since(begun) < 500*time.Millisecond // less than its timeout by far
 	})
 	p.Up()
-	kit.Eventually(t, "it is back", func() bool { return e.Ready() == nil && e.Stats().Connected == 1 })
-	if err := e.Ping(kit.Ctx(t)); err != nil {
+	testkit.Eventually(t, "it is back", func() bool { return e.Ready() == nil && e.Stats().Connected == 1 })
+	if err := e.Ping(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
 	e.Close()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -18,45 +18,45 @@ func TestOutageShorterThanWhatTheServerKeepsLeavesNoLock(t *testing.T) {
 	const long = 4 * time.Hour
 	for name, raise := range map[string]func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy, m engine.Mutex, h *engine.Hold){
 		"re-entry": func(t *testing.T, _ *redistest.Server, _ *faultproxy.Proxy, m engine.Mutex, h *engine.Hold) {
-			kit.MustReenter(t, m, h, engine.Lease(long))
+			testkit.MustReenter(t, m, h, engine.Lease(long))
 		},
 		"re-entry that was unlocked": func(t *testing.T, _ *redistest.Server, _ *faultproxy.Proxy, m engine.Mutex, h *engine.Hold) {
-			kit.MustUnlock(t, kit.MustReenter(t, m, h, engine.Lease(long)))
+			testkit.MustUnlock(t, testkit.MustReenter(t, m, h, engine.Lease(long)))
 		},
 		"re-entry without an answer": func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy, m engine.Mutex, h *engine.Hold) {
 			p.Delay(faultproxy.All, 0, time.Hour)
-			m.LockAsync(h.Context(kit.Ctx(t)), engine.Lease(long))
-			kit.Eventually(t, "the server has it", func() bool { return kit.PTTL(t, s, "x") > time.Hour })
+			m.LockAsync(h.Context(testkit.Ctx(t)), engine.Lease(long))
+			testkit.Eventually(t, "the server has it", func() bool { return testkit.PTTL(t, s, "x") > time.Hour })
 		},
 		"Extend of a re-entry": func(t *testing.T, _ *redistest.Server, _ *faultproxy.Proxy, m engine.Mutex, h *engine.Hold) {
-			if err := kit.MustReenter(t, m, h, engine.Lease(20*time.Second)).Extend(kit.Ctx(t), long); err != nil {
+			if err := testkit.MustReenter(t, m, h, engine.Lease(20*time.Second)).Extend(testkit.Ctx(t), long); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"Extend without an answer": func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy, m engine.Mutex, h *engine.Hold) {
-			child := kit.MustReenter(t, m, h, engine.Lease(20*time.Second))
+			child := testkit.MustReenter(t, m, h, engine.Lease(20*time.Second))
 			p.Delay(faultproxy.All, 0, time.Hour)
-			go func() { _ = child.Extend(kit.Ctx(t), long) }()
-			kit.Eventually(t, "the server has it", func() bool { return kit.PTTL(t, s, "x") > time.Hour })
+			go func() { _ = child.Extend(testkit.Ctx(t), long) }()
+			testkit.Eventually(t, "the server has it", func() bool { return testkit.PTTL(t, s, "x") > time.Hour })
 		},
 	} {
 		for kind, opts := range map[string][]engine.Option{"watched": nil, "fixed": {engine.Lease(20 * time.Second)}} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				s, p, e, clk := kit.BehindInTime(t)
+				s, p, e, clk := testkit.BehindInTime(t)
 				m := e.Mutex("x")
-				h := kit.MustLock(t, m, opts...)
+				h := testkit.MustLock(t, m, opts...)
 				raise(t, s, p, m, h)
 				p.Down()
 				p.Delay(faultproxy.All, 0, 0)
 				clk.Pass(time.Minute)
-				kit.Receive(t, h.Done()) // nobody holds it any more
+				testkit.Receive(t, h.Done()) // nobody holds it any more
 				clk.Pass(3 * time.Hour)
-				if left := kit.PTTL(t, s, "x"); left < time.Hour {
+				if left := testkit.PTTL(t, s, "x"); left < time.Hour {
 					t.Fatalf("the server keeps it for %v only", left)
 				}
 				p.Up()
-				kit.Eventually(t, "the lock is free", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+				testkit.Eventually(t, "the lock is free", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 			})
 		}
 	}
@@ -72,34 +72,34 @@ func TestOutageShorterThanWhatTheServerKeepsLeavesNoLock(t *testing.T) {
 //	the connection is lost
 func TestLossIsNotForgottenWhileAReentryOfItIsOut(t *testing.T) {
 	t.Parallel()
-	s, p, e, clk := kit.BehindInTime(t, func(c *engine.Config) { c.CommandTimeout = 24 * time.Hour })
+	s, p, e, clk := testkit.BehindInTime(t, func(c *engine.Config) { c.CommandTimeout = 24 * time.Hour })
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m)
+	h := testkit.MustLock(t, m)
 	p.Delay(faultproxy.All, 0, time.Hour)
-	m.LockAsync(h.Context(kit.Ctx(t)), engine.Lease(4*time.Hour))
-	kit.Eventually(t, "the server has it", func() bool { return kit.PTTL(t, s, "x") > time.Hour })
+	m.LockAsync(h.Context(testkit.Ctx(t)), engine.Lease(4*time.Hour))
+	testkit.Eventually(t, "the server has it", func() bool { return testkit.PTTL(t, s, "x") > time.Hour })
 	clk.Pass(10 * time.Minute)
-	kit.Receive(t, h.Done())
+	testkit.Receive(t, h.Done())
 	p.Down()
 	p.Delay(faultproxy.All, 0, 0)
 	clk.Pass(time.Hour)
 	p.Up()
-	kit.Eventually(t, "the lock is free", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+	testkit.Eventually(t, "the lock is free", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 }
 
 // An Unlock goes on as long as the server may have the lock, and no longer.
 func TestUnlockGoesOnAsLongAsTheServerMayHaveTheLock(t *testing.T) {
 	t.Parallel()
-	s, p, e, clk := kit.BehindInTime(t)
+	s, p, e, clk := testkit.BehindInTime(t)
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m)
-	kit.MustUnlock(t, kit.MustReenter(t, m, h, engine.Lease(4*time.Hour)))
+	h := testkit.MustLock(t, m)
+	testkit.MustUnlock(t, testkit.MustReenter(t, m, h, engine.Lease(4*time.Hour)))
 	p.Down()
 	f := h.UnlockAsync()
 	clk.Pass(3 * time.Hour)
 	p.Up()
-	if _, err := f.Await(kit.Ctx(t)); err != nil || len(kit.Fields(t, s, "x")) != 0 {
-		t.Errorf("Unlock: %v; on the server: %v", err, kit.Fields(t, s, "x"))
+	if _, err := f.Await(testkit.Ctx(t)); err != nil || len(testkit.Fields(t, s, "x")) != 0 {
+		t.Errorf("Unlock: %v; on the server: %v", err, testkit.Fields(t, s, "x"))
 	}
 }
 
@@ -107,21 +107,21 @@ func TestUnlockGoesOnAsLongAsTheServerMayHaveTheLock(t *testing.T) {
 // the server has forgotten.
 func TestCompensation_OutageLongerThanEveryLease_IsSentAfterIt(t *testing.T) {
 	t.Parallel()
-	_, p, e, clk := kit.BehindInTime(t)
+	_, p, e, clk := testkit.BehindInTime(t)
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m)
-	kit.MustReenter(t, m, h, engine.Lease(4*time.Hour))
-	unlocked := kit.MustLock(t, e.Mutex("y")).UnlockAsync
+	h := testkit.MustLock(t, m)
+	testkit.MustReenter(t, m, h, engine.Lease(4*time.Hour))
+	unlocked := testkit.MustLock(t, e.Mutex("y")).UnlockAsync
 	p.Down()
 	f := unlocked()
 	clk.Pass(time.Minute)
-	kit.Receive(t, h.Done())
-	if _, err := f.Await(kit.Ctx(t)); err == nil {
+	testkit.Receive(t, h.Done())
+	if _, err := f.Await(testkit.Ctx(t)); err == nil {
 		t.Error("Unlock without a server succeeded")
 	}
 	clk.Pass(5 * time.Hour)
 	p.Up()
-	kit.Eventually(t, "the table is empty", func() bool { return kit.Inside(e).Names == 0 })
+	testkit.Eventually(t, "the table is empty", func() bool { return testkit.Inside(e).Names == 0 })
 }
 
 // A Shutdown does not wait for a server that is gone, if it is not known what became of an acquire.
@@ -133,14 +133,14 @@ func TestShutdownForgetsAnAcquireWithoutAnAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, p, e, clk := kit.BehindInTime(t)
+			_, p, e, clk := testkit.BehindInTime(t)
 			p.Delay(faultproxy.All, 0, time.Hour)
-			lock(e).LockAsync(kit.Ctx(t))
-			kit.Eventually(t, "the acquire is out", func() bool { return e.Stats().InFlight == 1 })
+			lock(e).LockAsync(testkit.Ctx(t))
+			testkit.Eventually(t, "the acquire is out", func() bool { return e.Stats().InFlight == 1 })
 			p.Down()
-			kit.Eventually(t, "its answer is lost", func() bool { return e.Stats().Burned == 1 })
-			down := kit.Background(func() error { return e.Shutdown(context.Background()) })
-			kit.Eventually(t, "Shutdown returns", func() bool {
+			testkit.Eventually(t, "its answer is lost", func() bool { return e.Stats().Burned == 1 })
+			down := testkit.Background(func() error { return e.Shutdown(context.Background()) })
+			testkit.Eventually(t, "Shutdown returns", func() bool {
 				clk.Clock.Advance(time.Minute) // Pass waits for timers, which end with the engine
 				return len(down) == 1
 			})

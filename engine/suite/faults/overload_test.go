@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 )
 
@@ -20,21 +20,21 @@ import (
 func busyLane(t *testing.T) (n *fakenode.Node, e *engine.Engine, h *engine.Hold, gate *fakenode.Gate) {
 	t.Helper()
 	n, gate = fakenode.New(t), fakenode.NewGate()
-	n.On(kit.Calls(script.Acquire), fakenode.Int(script.Granted))
-	n.On(kit.Calls(script.Release), fakenode.Int(script.Done))
-	n.On(kit.Calls(script.State), fakenode.Raw("*2\r\n*0\r\n:-2\r\n"))
-	e = kit.Open(t, "redis://"+n.Addr()+"?lanes=1", kit.Patient, func(c *engine.Config) { c.MaxInFlight = 1 })
-	h = kit.MustLock(t, e.Mutex("held"))
-	n.OnNext(1, kit.Calls(script.Acquire), fakenode.Hold(gate, fakenode.Int(script.Granted)))
-	e.Mutex("slow").LockAsync(kit.Ctx(t))
-	n.WaitFor(2, kit.Calls(script.Acquire))
+	n.On(testkit.Calls(script.Acquire), fakenode.Int(script.Granted))
+	n.On(testkit.Calls(script.Release), fakenode.Int(script.Done))
+	n.On(testkit.Calls(script.State), fakenode.Raw("*2\r\n*0\r\n:-2\r\n"))
+	e = testkit.Open(t, "redis://"+n.Addr()+"?lanes=1", testkit.Patient, func(c *engine.Config) { c.MaxInFlight = 1 })
+	h = testkit.MustLock(t, e.Mutex("held"))
+	n.OnNext(1, testkit.Calls(script.Acquire), fakenode.Hold(gate, fakenode.Int(script.Granted)))
+	e.Mutex("slow").LockAsync(testkit.Ctx(t))
+	n.WaitFor(2, testkit.Calls(script.Acquire))
 	return n, e, h, gate
 }
 
 func TestAFullLaneSendsReleasesBeforeAcquires(t *testing.T) {
 	t.Parallel()
 	n, e, h, gate := busyLane(t)
-	ctx := kit.Ctx(t)
+	ctx := testkit.Ctx(t)
 	const names = 20
 	var all sync.WaitGroup
 	for i := range names {
@@ -44,7 +44,7 @@ func TestAFullLaneSendsReleasesBeforeAcquires(t *testing.T) {
 			}
 		})
 	}
-	kit.Eventually(t, "all wait", func() bool { return e.Stats().Waiting == names+1 })
+	testkit.Eventually(t, "all wait", func() bool { return e.Stats().Waiting == names+1 })
 	released := h.UnlockAsync()
 	gate.Open()
 	if _, err := released.Await(ctx); err != nil {
@@ -60,7 +60,7 @@ func TestAFullLaneSendsReleasesBeforeAcquires(t *testing.T) {
 func TestAFullLaneServesFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
 	n, e, _, gate := busyLane(t)
-	ctx := kit.Ctx(t)
+	ctx := testkit.Ctx(t)
 	var want []string
 	var all sync.WaitGroup
 	for i := range 20 {
@@ -71,24 +71,24 @@ func TestAFullLaneServesFirstComeFirstServed(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		kit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == i+2 })
+		testkit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == i+2 })
 	}
 	gate.Open()
 	all.Wait()
-	inTurn(t, n.Commands(kit.Calls(script.Acquire))[2:], want)
+	inTurn(t, n.Commands(testkit.Calls(script.Acquire))[2:], want)
 }
 
 // A durable connection is a queue, too.
 func TestAFullDurableLaneServesFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
 	n, gate := fakenode.New(t), fakenode.NewGate()
-	n.On(kit.Calls(script.Acquire), fakenode.Int(script.Granted))
-	n.On(kit.Calls(script.Release), fakenode.Int(script.Done))
+	n.On(testkit.Calls(script.Acquire), fakenode.Int(script.Granted))
+	n.On(testkit.Calls(script.Release), fakenode.Int(script.Done))
 	n.On(fakenode.Is("ROLE"), fakenode.Raw("*3\r\n$6\r\nmaster\r\n:0\r\n*1\r\n*3\r\n$8\r\n10.0.0.2\r\n$4\r\n7001\r\n$1\r\n0\r\n"))
 	n.On(fakenode.Is("WAIT"), fakenode.Int(1))
 	n.OnNext(1, fakenode.Is("WAIT"), fakenode.Hold(gate, fakenode.Int(1)))
-	e := kit.Open(t, "redis://"+n.Addr()+"?replicas=1", kit.Patient, func(c *engine.Config) { c.MaxInFlight = 1 })
-	ctx := kit.Ctx(t)
+	e := testkit.Open(t, "redis://"+n.Addr()+"?replicas=1", testkit.Patient, func(c *engine.Config) { c.MaxInFlight = 1 })
+	ctx := testkit.Ctx(t)
 	var want []string
 	var all sync.WaitGroup
 	for i := range 20 {
@@ -102,14 +102,14 @@ func TestAFullDurableLaneServesFirstComeFirstServed(t *testing.T) {
 		if i == 0 {
 			n.WaitFor(1, fakenode.Is("WAIT"))
 		}
-		kit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == i+1 })
+		testkit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == i+1 })
 	}
 	if _, err := e.Mutex("async").LockAsync(ctx).Result(); !errors.Is(err, engine.ErrOverloaded) {
 		t.Errorf("LockAsync: %v", err)
 	}
 	gate.Open()
 	all.Wait()
-	inTurn(t, n.Commands(kit.Calls(script.Acquire)), want)
+	inTurn(t, n.Commands(testkit.Calls(script.Acquire)), want)
 }
 
 // inTurn fails the test unless names were asked for in this order, but for three: a
@@ -143,19 +143,19 @@ func inTurn(t *testing.T, acquires []fakenode.Command, want []string) {
 func TestCallThatLeavesAFullLaneIsNotSent(t *testing.T) {
 	t.Parallel()
 	n, e, h, gate := busyLane(t)
-	ctx, cancel := context.WithCancel(kit.Ctx(t))
+	ctx, cancel := context.WithCancel(testkit.Ctx(t))
 	failed := make(chan error, 2)
 	go func() { _, err := e.Mutex("left").Lock(ctx); failed <- err }()
 	go func() { _, err := e.Mutex("looked").State(ctx); failed <- err }()
-	kit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == 2 })
+	testkit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == 2 })
 	cancel()
 	for range 2 {
-		if err := kit.Receive(t, failed); !errors.Is(err, context.Canceled) {
+		if err := testkit.Receive(t, failed); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 	}
 	gate.Open()
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	if got := n.Commands(fakenode.Has("left")); len(got) > 0 {
 		t.Errorf("sent: %v", got)
 	}
@@ -165,7 +165,7 @@ func TestAFutureOnAFullLaneIsBornFailed(t *testing.T) {
 	t.Parallel()
 	_, e, _, gate := busyLane(t)
 	defer gate.Open()
-	if _, err := e.Mutex("late").LockAsync(kit.Ctx(t)).Result(); !errors.Is(err, engine.ErrOverloaded) {
+	if _, err := e.Mutex("late").LockAsync(testkit.Ctx(t)).Result(); !errors.Is(err, engine.ErrOverloaded) {
 		t.Errorf("%v", err)
 	}
 }
@@ -175,8 +175,8 @@ func TestAFutureOnAFullLaneIsBornFailed(t *testing.T) {
 func BenchmarkUnlockUnderOverload(b *testing.B) {
 	for _, limit := range []int{0, 64, 8} {
 		b.Run(fmt.Sprint("MaxInFlight=", limit), func(b *testing.B) {
-			s := kit.Server(b)
-			e := kit.Open(b, s.URL(), func(c *engine.Config) { c.MaxInFlight = limit })
+			s := testkit.Server(b)
+			e := testkit.Open(b, s.URL(), func(c *engine.Config) { c.MaxInFlight = limit })
 			ctx := context.Background()
 			const names = 500
 			took := make([][]time.Duration, names)

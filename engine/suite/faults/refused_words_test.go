@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -32,13 +32,13 @@ func TestHold_BatchRefusedInAnyWords_IsRenewed(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			_, p, e := kit.Behind(t, func(c *engine.Config) { c.Lease = 3 * time.Second })
+			_, p, e := testkit.Behind(t, func(c *engine.Config) { c.Lease = 3 * time.Second })
 			p.ReplaceReply(several, []byte("-"+line+"\r\n"), -1)
 			holds := make([]*engine.Hold, 0, 100) // so many that some are due together
-			for _, name := range kit.Names(cap(holds)) {
-				holds = append(holds, kit.MustLock(t, e.Mutex(name)))
+			for _, name := range testkit.Names(cap(holds)) {
+				holds = append(holds, testkit.MustLock(t, e.Mutex(name)))
 			}
-			kit.Eventually(t, "every hold has been renewed four times, or one is lost", func() bool {
+			testkit.Eventually(t, "every hold has been renewed four times, or one is lost", func() bool {
 				s := e.Stats()
 				return s.Renewed >= uint64(4*len(holds)) || s.Held < len(holds)
 			})
@@ -60,23 +60,23 @@ func TestLock_OnlyEvalIsKnown_Works(t *testing.T) {
 		for _, without := range [][]string{{"SCRIPT"}, {"EVALSHA"}, {"SCRIPT", "EVALSHA"}} {
 			t.Run(line, func(t *testing.T) {
 				t.Parallel()
-				s := kit.Server(t)
+				s := testkit.Server(t)
 				p := faultproxy.New(t, "tcp", s.Addr())
 				for _, command := range without {
 					p.ReplaceReply(faultproxy.Is(command), fmt.Appendf(nil, "-"+line+"\r\n", command), -1)
 				}
-				e, err := engine.Open(kit.Within(t, 8*time.Second), "redis://"+p.Addr())
+				e, err := engine.Open(testkit.Within(t, 8*time.Second), "redis://"+p.Addr())
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer e.Close()
 				for range 3 {
-					kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
-					h, err := e.FairMutex("f").Lock(kit.Ctx(t))
+					testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
+					h, err := e.FairMutex("f").Lock(testkit.Ctx(t))
 					if err != nil {
 						t.Fatal(err)
 					}
-					kit.MustUnlock(t, h)
+					testkit.MustUnlock(t, h)
 				}
 			})
 		}

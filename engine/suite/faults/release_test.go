@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -17,88 +17,88 @@ import (
 // finds nothing, and that is success; the next holder is not touched.
 func TestUnlockWhoseReplyIsCutReleasesOnce(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	h := kit.MustLock(t, e.Mutex("x"))
-	cut := p.CutAfterRequest(kit.ReleaseOf("x"))
-	other := kit.Open(t, s.URL()).Mutex("x")
-	next := other.LockAsync(kit.Ctx(t))
-	kit.MustUnlock(t, h)
+	s, p, e := testkit.Behind(t)
+	h := testkit.MustLock(t, e.Mutex("x"))
+	cut := p.CutAfterRequest(testkit.ReleaseOf("x"))
+	other := testkit.Open(t, s.URL()).Mutex("x")
+	next := other.LockAsync(testkit.Ctx(t))
+	testkit.MustUnlock(t, h)
 	cut.Wait(1)
-	h2, err := next.Await(kit.Ctx(t))
+	h2, err := next.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
+	if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
 		t.Errorf("second Unlock: %v", err)
 	}
-	if f := kit.Fields(t, s, "x"); f[h2.Owner()] != "1" || len(f) != 1 {
+	if f := testkit.Fields(t, s, "x"); f[h2.Owner()] != "1" || len(f) != 1 {
 		t.Fatalf("hash is %v, want only the next holder", f)
 	}
-	kit.MustUnlock(t, h2)
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, h2)
+	testkit.Clean(t, s)
 }
 
 func TestUnlockThatNeverReachedTheServerIsRepeated(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	h := kit.MustLock(t, e.Mutex("x"))
-	p.CutBeforeRequest(kit.ReleaseOf("x"))
-	kit.MustUnlock(t, h)
-	kit.Clean(t, s)
+	s, p, e := testkit.Behind(t)
+	h := testkit.MustLock(t, e.Mutex("x"))
+	p.CutBeforeRequest(testkit.ReleaseOf("x"))
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s)
 }
 
 func TestUnlockWithACancelledContextReleases(t *testing.T) {
 	t.Parallel()
-	s, _, e := kit.Behind(t)
-	h := kit.MustLock(t, e.Mutex("x"))
+	s, _, e := testkit.Behind(t)
+	h := testkit.MustLock(t, e.Mutex("x"))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := h.Unlock(ctx); err != nil && (!errors.Is(err, engine.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled)) {
 		t.Fatalf("error is %v", err)
 	}
-	kit.Eventually(t, "the lock is free", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
-	kit.Clean(t, s)
+	testkit.Eventually(t, "the lock is free", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
+	testkit.Clean(t, s)
 }
 
 // An Unlock that was given up goes on in the background; a second one joins it.
 func TestUnlockGoesOnAfterItsContextEnded(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	h := kit.MustLock(t, e.Mutex("x"))
+	s, p, e := testkit.Behind(t)
+	h := testkit.MustLock(t, e.Mutex("x"))
 	p.Pause(faultproxy.All)
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error)
 	go func() { result <- h.Unlock(ctx) }()
-	kit.Eventually(t, "the release is under way", func() bool { return e.Stats().InFlight > 0 })
+	testkit.Eventually(t, "the release is under way", func() bool { return e.Stats().InFlight > 0 })
 	cancel()
 	if err := <-result; !errors.Is(err, engine.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) {
 		t.Fatalf("first Unlock: %v", err)
 	}
-	go func() { result <- h.Unlock(kit.Ctx(t)) }()
+	go func() { result <- h.Unlock(testkit.Ctx(t)) }()
 	p.Resume()
 	if err := <-result; err != nil && !errors.Is(err, engine.ErrNotHeld) {
 		t.Fatalf("second Unlock: %v", err)
 	}
-	kit.Eventually(t, "the lock is free", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+	testkit.Eventually(t, "the lock is free", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 }
 
 // While the server is away an Unlock waits; the lease bounds it.
 func TestUnlockWithoutAServerEndsWithTheLease(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Server(t)
-		e := kit.Open(t, s.URL())
-		h := kit.MustLock(t, e.Mutex("x"), engine.Lease(600*time.Millisecond))
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
+		e := testkit.Open(t, s.URL())
+		h := testkit.MustLock(t, e.Mutex("x"), engine.Lease(600*time.Millisecond))
 		s.Kill()
 		start := cputime.Now()
-		err := h.Unlock(kit.Ctx(t))
+		err := h.Unlock(testkit.Ctx(t))
 		if !errors.Is(err, engine.ErrOutcomeUnknown) {
 			t.Fatalf("error is %v", err)
 		}
 		if d := start.Elapsed(); d > 3*time.Second {
 			t.Errorf("it took %v, the lease is 600ms", d)
 		}
-		if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrOutcomeUnknown) {
+		if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrOutcomeUnknown) {
 			t.Errorf("a later Unlock: %v", err)
 		}
 	})
@@ -106,17 +106,17 @@ func TestUnlockWithoutAServerEndsWithTheLease(t *testing.T) {
 
 func TestReleaseOfAHoldThatTheServerLostSaysSo(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	for what, spoil := range map[string]func(){
 		"gone":  func() { s.Do("DEL", "x") },
 		"taken": func() { s.Do("DEL", "x"); s.Do("SET", "x", "mine") },
 	} {
 		t.Run(what, func(t *testing.T) {
 			s.Do("DEL", "x")
-			h := kit.MustLock(t, e.Mutex("x"))
+			h := testkit.MustLock(t, e.Mutex("x"))
 			spoil()
-			err := h.Unlock(kit.Ctx(t))
+			err := h.Unlock(testkit.Ctx(t))
 			var lost *engine.LostError
 			if !errors.As(err, &lost) || !errors.Is(err, engine.ErrLost) || lost.Name != "x" {
 				t.Fatalf("error is %v", err)
@@ -131,40 +131,40 @@ func TestReleaseOfAHoldThatTheServerLostSaysSo(t *testing.T) {
 
 func TestScriptFlushInTheMiddleOfTrafficCostsOneMoreCommand(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	h := kit.MustLock(t, e.Mutex("x"))
+	s, p, e := testkit.Behind(t)
+	h := testkit.MustLock(t, e.Mutex("x"))
 	s.Do("SCRIPT", "FLUSH")
 	watch := p.Watch(faultproxy.Is("EVAL"))
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	if watch.Done() != 1 {
 		t.Errorf("%d EVALs, want 1", watch.Done())
 	}
 	for range 3 {
-		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 	}
 	if watch.Done() != 2 { // release above, acquire now
 		t.Errorf("%d EVALs, want 2: a script stays loaded", watch.Done())
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 func TestReentryWhoseReplyIsCutIsRepeated(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	h := kit.MustLock(t, e.Mutex("x"))
-	p.CutAfterRequest(kit.ScriptOn(script.Reenter, "x"))
-	child, err := e.Mutex("x").Lock(h.Context(kit.Ctx(t)))
+	s, p, e := testkit.Behind(t)
+	h := testkit.MustLock(t, e.Mutex("x"))
+	p.CutAfterRequest(testkit.ScriptOn(script.Reenter, "x"))
+	child, err := e.Mutex("x").Lock(h.Context(testkit.Ctx(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := kit.Fields(t, s, "x"); f[h.Owner()] != "2" {
+	if f := testkit.Fields(t, s, "x"); f[h.Owner()] != "2" {
 		t.Fatalf("hash is %v, want a count of 2", f)
 	}
-	p.CutAfterRequest(kit.ScriptOn(script.Leave, "x"))
-	kit.MustUnlock(t, child)
-	if f := kit.Fields(t, s, "x"); f[h.Owner()] != "1" {
+	p.CutAfterRequest(testkit.ScriptOn(script.Leave, "x"))
+	testkit.MustUnlock(t, child)
+	if f := testkit.Fields(t, s, "x"); f[h.Owner()] != "1" {
 		t.Fatalf("hash is %v, want a count of 1", f)
 	}
-	kit.MustUnlock(t, h)
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s)
 }

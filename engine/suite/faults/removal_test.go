@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
@@ -14,27 +14,27 @@ import (
 // find out. A waiter elsewhere asks by itself; one of the holder's process looks at the hold, which ends.
 func TestWaiter_KeyDeleted_IsServedWithin30s(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	elsewhere, holder := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-	there, here := kit.MustLock(t, holder.Mutex("there"), engine.Lease(time.Hour)), kit.MustLock(t, holder.Mutex("here"), engine.Lease(time.Hour))
-	waits := []*engine.Future[*engine.Hold]{elsewhere.Mutex("there").LockAsync(kit.Within(t, time.Minute)), holder.Mutex("here").LockAsync(kit.Within(t, time.Minute))}
+	s := testkit.Server(t)
+	elsewhere, holder := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+	there, here := testkit.MustLock(t, holder.Mutex("there"), engine.Lease(time.Hour)), testkit.MustLock(t, holder.Mutex("here"), engine.Lease(time.Hour))
+	waits := []*engine.Future[*engine.Hold]{elsewhere.Mutex("there").LockAsync(testkit.Within(t, time.Minute)), holder.Mutex("here").LockAsync(testkit.Within(t, time.Minute))}
 	for _, e := range []*engine.Engine{elsewhere, holder} {
-		kit.Eventually(t, "it listens, and sleeps", func() bool {
-			return kit.Client(e).Stats().ChannelsConfirmed == 1 && e.Stats().InFlight == 0
+		testkit.Eventually(t, "it listens, and sleeps", func() bool {
+			return testkit.Client(e).Stats().ChannelsConfirmed == 1 && e.Stats().InFlight == 0
 		})
 	}
 	s.Do("DEL", "there", "here")
 	began := cputime.Now()
 	for i, f := range waits {
-		h, err := f.Await(kit.Within(t, time.Minute))
+		h, err := f.Await(testkit.Within(t, time.Minute))
 		if err != nil {
 			t.Fatal(i, err)
 		}
 		if d := began.Elapsed(); d > lock.LongestSleep+2*time.Second {
 			t.Errorf("waiter %d was served after %v", i, d)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
-	kit.WantLost(t, "the hold of the same process", here.Err(), engine.GoneOnServer)
-	kit.WantLost(t, "Unlock of the other", there.Unlock(kit.Ctx(t)), engine.GoneOnServer)
+	testkit.WantLost(t, "the hold of the same process", here.Err(), engine.GoneOnServer)
+	testkit.WantLost(t, "Unlock of the other", there.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
 }

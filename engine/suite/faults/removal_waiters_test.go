@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -18,31 +18,31 @@ func TestWaiterThatQueuedBeforeTheGrantHearsOfARemoval(t *testing.T) {
 	t.Parallel()
 	first := map[string]func(m engine.Mutex) *engine.Future[*engine.Hold]{
 		"behind a Lock": func(m engine.Mutex) *engine.Future[*engine.Hold] {
-			return m.LockAsync(kit.Ctx(t), engine.Lease(time.Hour))
+			return m.LockAsync(testkit.Ctx(t), engine.Lease(time.Hour))
 		},
 		"behind a TryLock": func(m engine.Mutex) *engine.Future[*engine.Hold] {
-			return m.TryLockAsync(kit.Ctx(t), engine.Lease(time.Hour))
+			return m.TryLockAsync(testkit.Ctx(t), engine.Lease(time.Hour))
 		},
 	}
 	for name, take := range first {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, p, e := kit.Behind(t)
-			other := kit.Open(t, s.URL())
+			s, p, e := testkit.Behind(t)
+			other := testkit.Open(t, s.URL())
 			m := e.Mutex("x")
 			p.Pause(faultproxy.All)
 			taken := take(m)
-			waiter := m.LockAsync(kit.Ctx(t)) // the acquire ahead of it is out
+			waiter := m.LockAsync(testkit.Ctx(t)) // the acquire ahead of it is out
 			p.Resume()
-			h, err := taken.Await(kit.Ctx(t))
+			h, err := taken.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			kit.Eventually(t, "the waiter listens", func() bool { return e.Stats().Channels == 1 })
-			if was, err := other.Mutex("x").ForceUnlock(kit.Ctx(t)); !was || err != nil {
+			testkit.Eventually(t, "the waiter listens", func() bool { return e.Stats().Channels == 1 })
+			if was, err := other.Mutex("x").ForceUnlock(testkit.Ctx(t)); !was || err != nil {
 				t.Fatalf("ForceUnlock: %v, %v", was, err)
 			}
-			kit.WantServedAfterRemoval(t, h, waiter)
+			testkit.WantServedAfterRemoval(t, h, waiter)
 		})
 	}
 }
@@ -51,43 +51,43 @@ func TestWaiterThatQueuedBeforeTheGrantHearsOfARemoval(t *testing.T) {
 // look at the hold, once the channel is confirmed again.
 func TestRemovalWhileNobodyIsSubscribedIsMadeUpFor(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	other := kit.Open(t, s.URL())
+	s, p, e := testkit.Behind(t)
+	other := testkit.Open(t, s.URL())
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m, engine.Lease(time.Hour))
-	looks := p.Watch(kit.ScriptOn(script.Renew, "x"))
-	waiter := m.LockAsync(kit.Ctx(t))
+	h := testkit.MustLock(t, m, engine.Lease(time.Hour))
+	looks := p.Watch(testkit.ScriptOn(script.Renew, "x"))
+	waiter := m.LockAsync(testkit.Ctx(t))
 	looks.Wait(1) // that of the first confirmation
 	p.Blackhole(faultproxy.Carried("SUBSCRIBE"))
-	if was, err := other.Mutex("x").ForceUnlock(kit.Ctx(t)); !was || err != nil {
+	if was, err := other.Mutex("x").ForceUnlock(testkit.Ctx(t)); !was || err != nil {
 		t.Fatalf("ForceUnlock: %v, %v", was, err)
 	}
 	p.Heal()
-	kit.WantServedAfterRemoval(t, h, waiter)
+	testkit.WantServedAfterRemoval(t, h, waiter)
 }
 
 // The lock was removed while nobody here waited for it, so nobody listened.
 func TestRemovalBeforeAnybodyWaitedIsFoundByTheFirstWaiter(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m, engine.Lease(time.Hour))
+	h := testkit.MustLock(t, m, engine.Lease(time.Hour))
 	s.Do("DEL", "x")
-	kit.WantServedAfterRemoval(t, h, m.LockAsync(kit.Ctx(t)))
+	testkit.WantServedAfterRemoval(t, h, m.LockAsync(testkit.Ctx(t)))
 }
 
 // A look that is not answered, or refused for now, is repeated.
 func TestLookAtAHoldIsRepeatedUntilItIsAnswered(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
+	s, p, e := testkit.Behind(t)
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m, engine.Lease(time.Hour))
+	h := testkit.MustLock(t, m, engine.Lease(time.Hour))
 	s.Do("DEL", "x")
 	// The newest trap comes first.
-	busy := p.ReplaceReply(kit.ScriptOn(script.Renew, "x"), []byte("-BUSY Redis is busy\r\n"), 1)
-	cut := p.CutBeforeRequest(kit.ScriptOn(script.Renew, "x"))
-	kit.WantServedAfterRemoval(t, h, m.LockAsync(kit.Ctx(t)))
+	busy := p.ReplaceReply(testkit.ScriptOn(script.Renew, "x"), []byte("-BUSY Redis is busy\r\n"), 1)
+	cut := p.CutBeforeRequest(testkit.ScriptOn(script.Renew, "x"))
+	testkit.WantServedAfterRemoval(t, h, m.LockAsync(testkit.Ctx(t)))
 	cut.Wait(1)
 	busy.Wait(1)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -41,14 +41,14 @@ func TestHoldSurvivesRenewalsThatFail(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kit.Steady(t, func(t testing.TB) {
-				s, p, e := kit.Behind(t, func(c *engine.Config) { c.Lease = 3 * time.Second })
-				h := kit.MustLock(t, e.Mutex("x"))
+			testkit.Steady(t, func(t testing.TB) {
+				s, p, e := testkit.Behind(t, func(c *engine.Config) { c.Lease = 3 * time.Second })
+				h := testkit.MustLock(t, e.Mutex("x"))
 				first := h.ValidUntil()
 				fault(p).Wait(1)
-				kit.RenewedAfter(t, h, first)
-				kit.MustUnlock(t, h)
-				kit.Clean(t, s)
+				testkit.RenewedAfter(t, h, first)
+				testkit.MustUnlock(t, h)
+				testkit.Clean(t, s)
 			})
 		})
 	}
@@ -56,38 +56,38 @@ func TestHoldSurvivesRenewalsThatFail(t *testing.T) {
 
 func TestHoldSurvivesARenewalWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s, p, e := kit.Behind(t, func(c *engine.Config) { c.Lease, c.CommandTimeout = 4*time.Second, 300*time.Millisecond })
-		h := kit.MustLock(t, e.Mutex("x"))
+	testkit.Steady(t, func(t testing.TB) {
+		s, p, e := testkit.Behind(t, func(c *engine.Config) { c.Lease, c.CommandTimeout = 4*time.Second, 300*time.Millisecond })
+		h := testkit.MustLock(t, e.Mutex("x"))
 		first := h.ValidUntil()
 		p.Delay(faultproxy.Carried("EVALSHA"), 0, 2*time.Second)
-		kit.Eventually(t, "the renewal connection is given up", func() bool { return e.Stats().Reconnects > 0 })
+		testkit.Eventually(t, "the renewal connection is given up", func() bool { return e.Stats().Reconnects > 0 })
 		p.Delay(faultproxy.All, 0, 0)
-		kit.RenewedAfter(t, h, first)
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s)
+		testkit.RenewedAfter(t, h, first)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s)
 	})
 }
 
 // The network swallows everything and resets nothing: only the clock can tell.
 func TestBlackHoledHoldEndsBeforeItsKeyCan(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s, p, e := kit.Behind(t, short)
-		h := kit.MustLock(t, e.Mutex("x"))
-		fixed := kit.MustLock(t, e.Mutex("y"), engine.Lease(600*time.Millisecond))
+	testkit.Steady(t, func(t testing.TB) {
+		s, p, e := testkit.Behind(t, short)
+		h := testkit.MustLock(t, e.Mutex("x"))
+		fixed := testkit.MustLock(t, e.Mutex("y"), engine.Lease(600*time.Millisecond))
 		p.Blackhole(faultproxy.All)
 		for name, h := range map[string]*engine.Hold{"x": h, "y": fixed} {
 			select {
 			case <-h.Done():
-			case <-kit.Ctx(t).Done():
+			case <-testkit.Ctx(t).Done():
 				t.Fatal("the hold never ended")
 			}
 			// The server's key must outlive the hold: it is asked right after Done. If the answer comes
 			// late, that proves nothing.
 			asked := time.Now()
 			left := s.Do("PTTL", name).(int64)
-			if took := time.Since(asked); left == -2 && took < kit.Margin(600*time.Millisecond)/2 {
+			if took := time.Since(asked); left == -2 && took < testkit.Margin(600*time.Millisecond)/2 {
 				t.Errorf("%s: the key had expired before the hold ended; the answer took %v", name, took)
 			}
 		}
@@ -98,23 +98,23 @@ func TestBlackHoledHoldEndsBeforeItsKeyCan(t *testing.T) {
 		if err := fixed.Err(); !errors.As(err, &lost) || lost.Reason != engine.LeaseEnded {
 			t.Errorf("fixed hold: %v, want LeaseEnded", err)
 		}
-		if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+		if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("Unlock after loss: %v", err)
 		}
 		p.Heal()
-		kit.Eventually(t, "what was lost is released", func() bool { return s.Do("DBSIZE") == int64(0) })
+		testkit.Eventually(t, "what was lost is released", func() bool { return s.Do("DBSIZE") == int64(0) })
 	})
 }
 
 func TestAcknowledgementAfterTheEndDoesNotBringAHoldBack(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s, p, e := kit.Behind(t, short)
-		h := kit.MustLock(t, e.Mutex("x"))
+	testkit.Steady(t, func(t testing.TB) {
+		s, p, e := testkit.Behind(t, short)
+		h := testkit.MustLock(t, e.Mutex("x"))
 		p.Pause(faultproxy.All)
 		<-h.Done()
 		p.Resume() // the renewals reach the server now, and their answers us
-		kit.Eventually(t, "the engine released what it lost", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+		testkit.Eventually(t, "the engine released what it lost", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 		if err := h.Err(); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("the hold is %v", err)
 		}
@@ -126,12 +126,12 @@ func TestAcknowledgementAfterTheEndDoesNotBringAHoldBack(t *testing.T) {
 
 func TestOneForeignKeyAmongManyRenewedCostsOneHold(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Server(t)
-		e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = 3 * time.Second })
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
+		e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = 3 * time.Second })
 		holds := make([]*engine.Hold, 64)
 		for i := range holds {
-			holds[i] = kit.MustLock(t, e.Mutex(fmt.Sprint("x", i)))
+			holds[i] = testkit.MustLock(t, e.Mutex(fmt.Sprint("x", i)))
 		}
 		s.Do("SET", "x13", "another library's lock")
 		<-holds[13].Done()
@@ -141,7 +141,7 @@ func TestOneForeignKeyAmongManyRenewedCostsOneHold(t *testing.T) {
 		}
 		for round := range 2 {
 			n := e.Stats().Renewed
-			kit.Eventually(t, fmt.Sprint("renewal round ", round), func() bool { return e.Stats().Renewed >= n+63 || e.Stats().Held < 63 })
+			testkit.Eventually(t, fmt.Sprint("renewal round ", round), func() bool { return e.Stats().Renewed >= n+63 || e.Stats().Held < 63 })
 		}
 		for i, h := range holds {
 			if err := h.Err(); i != 13 && err != nil {
@@ -153,13 +153,13 @@ func TestOneForeignKeyAmongManyRenewedCostsOneHold(t *testing.T) {
 
 func TestForceUnlockIsNoticedAtOnceWhenSomebodyWaitsHere(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL()) // lease 30 s: the next renewal is far away
-	h := kit.MustLock(t, e.Mutex("x"))
-	f := e.Mutex("x").LockAsync(kit.Ctx(t))
-	kit.Eventually(t, "it listens, though it waits for a hold of its own process", func() bool { return e.Stats().Channels == 1 })
-	other := kit.Open(t, s.URL())
-	if ok, err := other.Mutex("x").ForceUnlock(kit.Ctx(t)); !ok || err != nil {
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL()) // lease 30 s: the next renewal is far away
+	h := testkit.MustLock(t, e.Mutex("x"))
+	f := e.Mutex("x").LockAsync(testkit.Ctx(t))
+	testkit.Eventually(t, "it listens, though it waits for a hold of its own process", func() bool { return e.Stats().Channels == 1 })
+	other := testkit.Open(t, s.URL())
+	if ok, err := other.Mutex("x").ForceUnlock(testkit.Ctx(t)); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	start := cputime.Now()
@@ -167,10 +167,10 @@ func TestForceUnlockIsNoticedAtOnceWhenSomebodyWaitsHere(t *testing.T) {
 	if d := start.Elapsed(); d > 5*time.Second {
 		t.Errorf("noticed after %v", d)
 	}
-	next, err := f.Await(kit.Ctx(t))
+	next, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, next)
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, next)
+	testkit.Clean(t, s)
 }

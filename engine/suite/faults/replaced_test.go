@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 )
 
@@ -29,7 +29,7 @@ func newReplaced(t *testing.T, refusal func(host, port string) string, m fakenod
 	host, port, _ := net.SplitHostPort(n.Addr())
 	n.On(fakenode.Is("CLUSTER", "SLOTS"), fakenode.Raw(fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)))
 	n.On(fakenode.Is("ROLE"), fakenode.Raw("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"))
-	n.On(kit.Calls(script.Acquire), fakenode.Int(script.Granted))
+	n.On(testkit.Calls(script.Acquire), fakenode.Int(script.Granted))
 	n.On(waitsFor, fakenode.Func(func(c *fakenode.Conn, _ fakenode.Command) {
 		if n.free.Load() {
 			c.Write([]byte(fmt.Sprintf(":%d\r\n", script.Granted)))
@@ -37,8 +37,8 @@ func newReplaced(t *testing.T, refusal func(host, port string) string, m fakenod
 			c.Write([]byte(":3600000\r\n"))
 		}
 	}))
-	n.On(kit.Calls(script.Release), fakenode.Int(script.Done))
-	n.On(kit.Calls(script.Renew), fakenode.Func(func(c *fakenode.Conn, cmd fakenode.Command) {
+	n.On(testkit.Calls(script.Release), fakenode.Int(script.Done))
+	n.On(testkit.Calls(script.Renew), fakenode.Func(func(c *fakenode.Conn, cmd fakenode.Command) {
 		keys, _ := strconv.Atoi(cmd.Words[2])
 		c.Write([]byte(fmt.Sprintf("*%d\r\n", keys) + strings.Repeat(":1\r\n", keys)))
 	}))
@@ -48,7 +48,7 @@ func newReplaced(t *testing.T, refusal func(host, port string) string, m fakenod
 
 // waitsFor matches the tries of those that wait for a lock which somebody else has.
 func waitsFor(c fakenode.Command) bool {
-	return kit.Calls(script.Acquire)(c) && len(c.Words) > 3 && strings.HasPrefix(c.Words[3], "wait")
+	return testkit.Calls(script.Acquire)(c) && len(c.Words) > 3 && strings.HasPrefix(c.Words[3], "wait")
 }
 
 func (n *replaced) switchOver() {
@@ -89,28 +89,28 @@ func TestMutex_ServerReplacedBehindItsAddress_GoesOnAtTheNewOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kit.Steady(t, func(tb testing.TB) {
+			testkit.Steady(t, func(tb testing.TB) {
 				n := newReplaced(t, c.refusal, c.of)
 				var engines []*engine.Engine
 				var holds []*engine.Hold
 				var waits []*engine.Future[*engine.Hold]
 				for i := range 2 {
-					e := kit.Open(t, fmt.Sprintf(c.url, n.Addr()), kit.LeaseOf(4*time.Second))
+					e := testkit.Open(t, fmt.Sprintf(c.url, n.Addr()), testkit.LeaseOf(4*time.Second))
 					engines = append(engines, e)
-					holds = append(holds, kit.MustLock(tb, e.Mutex(fmt.Sprint("held", i))))
-					waits = append(waits, e.Mutex(fmt.Sprint("wait", i)).LockAsync(kit.Ctx(tb)))
+					holds = append(holds, testkit.MustLock(tb, e.Mutex(fmt.Sprint("held", i))))
+					waits = append(waits, e.Mutex(fmt.Sprint("wait", i)).LockAsync(testkit.Ctx(tb)))
 				}
 				n.WaitFor(2, fakenode.Is("SUBSCRIBE"))
 				n.switchOver()
 				for i, e := range engines {
-					h, err := e.Mutex(fmt.Sprint("new", i)).Lock(kit.Within(tb, 4*time.Second))
+					h, err := e.Mutex(fmt.Sprint("new", i)).Lock(testkit.Within(tb, 4*time.Second))
 					if err != nil {
 						tb.Fatal("a new Lock does not get through, though a new connection would be served: ", err)
 					}
 					holds = append(holds, h)
 				}
-				kit.Eventually(tb, "the waiters are subscribed again", func() bool { return n.fresh(fakenode.Is("SUBSCRIBE")) >= 2 })
-				kit.Eventually(tb, "all is renewed", func() bool { return n.fresh(kit.Calls(script.Renew)) >= 4 })
+				testkit.Eventually(tb, "the waiters are subscribed again", func() bool { return n.fresh(fakenode.Is("SUBSCRIBE")) >= 2 })
+				testkit.Eventually(tb, "all is renewed", func() bool { return n.fresh(testkit.Calls(script.Renew)) >= 4 })
 				for i, h := range holds {
 					if err := h.Err(); err != nil {
 						tb.Errorf("hold %d: %v", i, err)
@@ -121,7 +121,7 @@ func TestMutex_ServerReplacedBehindItsAddress_GoesOnAtTheNewOne(t *testing.T) {
 					n.Publish(sub.Words[1], "0")
 				}
 				for i, w := range waits {
-					if _, err := w.Await(kit.Ctx(tb)); err != nil {
+					if _, err := w.Await(testkit.Ctx(tb)); err != nil {
 						tb.Errorf("waiter %d: %v", i, err)
 					}
 					if s := engines[i].Stats(); s.UnknownOutcomes != 0 || len(s.Lost) != 0 {
@@ -141,19 +141,19 @@ func TestMutex_NoAuthForMessagesOnly_SubscribesAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newReplaced(t, func(string, string) string { return fakenode.NoAuth }, of)
-			e := kit.Open(t, "redis://:secret@"+n.Addr(), func(c *engine.Config) { c.CommandTimeout = time.Second })
+			e := testkit.Open(t, "redis://:secret@"+n.Addr(), func(c *engine.Config) { c.CommandTimeout = time.Second })
 			if name == "SUBSCRIBE" {
 				n.switchOver()
 			}
-			w := e.Mutex("wait").LockAsync(kit.Ctx(t))
+			w := e.Mutex("wait").LockAsync(testkit.Ctx(t))
 			if name != "SUBSCRIBE" {
 				n.WaitFor(1, fakenode.Is("SUBSCRIBE"))
 				n.switchOver()
 			}
-			kit.Eventually(t, "it is subscribed again", func() bool { return n.fresh(fakenode.Is("SUBSCRIBE")) == 1 })
+			testkit.Eventually(t, "it is subscribed again", func() bool { return n.fresh(fakenode.Is("SUBSCRIBE")) == 1 })
 			n.free.Store(true)
 			n.Publish(n.Commands(fakenode.Is("SUBSCRIBE"))[0].Words[1], "0")
-			if _, err := w.Await(kit.Ctx(t)); err != nil {
+			if _, err := w.Await(testkit.Ctx(t)); err != nil {
 				t.Fatal(err)
 			}
 		})

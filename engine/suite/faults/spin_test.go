@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // The end of a SpinMutex is announced to nobody. So a waiter behind a hold of its own
@@ -17,26 +17,26 @@ func TestSpinWaiterBehindAHoldFindsThatItWasRemoved(t *testing.T) {
 	for name, first := range map[string]bool{"after the waiter came": false, "before": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, p, e := kit.Behind(t)
-			other := kit.Open(t, s.URL())
+			s, p, e := testkit.Behind(t)
+			other := testkit.Open(t, s.URL())
 			m := e.SpinMutex("x")
-			h := kit.MustLock(t, m, engine.Lease(time.Hour))
+			h := testkit.MustLock(t, m, engine.Lease(time.Hour))
 			remove := func() {
-				if was, err := other.SpinMutex("x").ForceUnlock(kit.Ctx(t)); !was || err != nil {
+				if was, err := other.SpinMutex("x").ForceUnlock(testkit.Ctx(t)); !was || err != nil {
 					t.Fatalf("ForceUnlock: %v, %v", was, err)
 				}
 			}
 			if first {
 				remove()
 			}
-			looks := p.Watch(kit.ScriptOn(script.Renew, "x"))
-			waiter := m.LockAsync(kit.Ctx(t))
+			looks := p.Watch(testkit.ScriptOn(script.Renew, "x"))
+			waiter := m.LockAsync(testkit.Ctx(t))
 			if !first {
 				looks.Wait(2)
 				remove()
 			}
-			kit.WantServedAfterRemoval(t, h, waiter)
-			kit.Clean(t, s, e)
+			testkit.WantServedAfterRemoval(t, h, waiter)
+			testkit.Clean(t, s, e)
 		})
 	}
 }

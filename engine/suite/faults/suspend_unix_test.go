@@ -11,27 +11,27 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // The process is stopped past its lease. On resume the hold is over before anything
 // is done under it, although no timer has had time to run.
 func TestSuspendedProcessFindsItsHoldEnded(t *testing.T) {
-	if args := kit.PeerArgs(); len(args) == 1 {
+	if args := testkit.PeerArgs(); len(args) == 1 {
 		suspended(t, args[0])
 		return
 	}
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Server(t)
-		p := kit.StartPeer(t, s.URL())
-		kit.Eventually(t, "the process holds the lock", func() bool { return len(kit.Fields(t, s, "x")) == 1 && s.Do("EXISTS", "ready") == int64(1) })
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
+		p := testkit.StartPeer(t, s.URL())
+		testkit.Eventually(t, "the process holds the lock", func() bool { return len(testkit.Fields(t, s, "x")) == 1 && s.Do("EXISTS", "ready") == int64(1) })
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		stopped := time.Now()
-		kit.Eventually(t, "the key expires", func() bool {
-			return len(kit.Fields(t, s, "x")) == 0 && time.Since(stopped) > 800*time.Millisecond
+		testkit.Eventually(t, "the key expires", func() bool {
+			return len(testkit.Fields(t, s, "x")) == 0 && time.Since(stopped) > 800*time.Millisecond
 		})
 		if err := p.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
@@ -49,13 +49,13 @@ func TestSuspendedProcessFindsItsHoldEnded(t *testing.T) {
 // suspended is the process that is stopped: it looks at its hold all the time, and
 // must never find it live at a moment when the key has expired.
 func suspended(t *testing.T, url string) {
-	e := kit.Open(t, url, short)
-	h := kit.MustLock(t, e.Mutex("x"))
+	e := testkit.Open(t, url, short)
+	h := testkit.MustLock(t, e.Mutex("x"))
 	last := time.Now()
 	// Beside the loop: a stop between the two would not be seen.
 	ready := make(chan error, 1)
 	go func() {
-		_, err := kit.Client(e).Do(kit.Ctx(t), "SET", "ready", "1")
+		_, err := testkit.Client(e).Do(testkit.Ctx(t), "SET", "ready", "1")
 		ready <- err
 	}()
 	defer func() {
@@ -63,7 +63,7 @@ func suspended(t *testing.T, url string) {
 			t.Error(err)
 		}
 	}()
-	deadline := last.Add(kit.Limit)
+	deadline := last.Add(testkit.Limit)
 	for time.Now().Before(deadline) {
 		now := time.Now()
 		gap := now.Sub(last)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 )
 
@@ -57,12 +57,12 @@ func TestMutex_SlotMovedToAndFro_GetsThroughAfterPauses(t *testing.T) {
 		t.Run(sways.String(), func(t *testing.T) {
 			t.Parallel()
 			s := newSwayingSlots(t, sways)
-			e := kit.Open(t, "redis+cluster://"+s.nodes[0].Addr()+"?sharding=off&close_timeout=100ms")
+			e := testkit.Open(t, "redis+cluster://"+s.nodes[0].Addr()+"?sharding=off&close_timeout=100ms")
 			const names = 10
 			for i := range names {
-				kit.MustLock(t, e.Mutex(fmt.Sprint("x", i)))
+				testkit.MustLock(t, e.Mutex(fmt.Sprint("x", i)))
 			}
-			sent := len(s.nodes[0].Commands(kit.Calls(script.Acquire))) + len(s.nodes[1].Commands(kit.Calls(script.Acquire)))
+			sent := len(s.nodes[0].Commands(testkit.Calls(script.Acquire))) + len(s.nodes[1].Commands(testkit.Calls(script.Acquire)))
 			if most := names * 3 * tries; sent > most {
 				t.Errorf("%d locks took %d commands, want %d at most", names, sent, most)
 			}

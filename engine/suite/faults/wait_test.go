@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -19,55 +19,55 @@ import (
 // subscription. A waiter that misses it would sleep for the lease of 30 s.
 func TestReleaseAtAnyPointOfTheSubscriptionWakesTheWaiter(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	holder := kit.Open(t, s.URL()).Mutex("x")
+	s := testkit.Server(t)
+	holder := testkit.Open(t, s.URL()).Mutex("x")
 	points := map[string]func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold){
 		"before the try is sent": func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold) {
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		},
 		"after the try was refused, before SUBSCRIBE reaches the server": func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold) {
 			p.Pause(faultproxy.Carried("SUBSCRIBE"))
-			kit.Eventually(t, "the try was refused", func() bool { return e.Stats().Channels == 1 })
-			kit.MustUnlock(t, h)
+			testkit.Eventually(t, "the try was refused", func() bool { return e.Stats().Channels == 1 })
+			testkit.MustUnlock(t, h)
 			p.Resume()
 		},
 		"after SUBSCRIBE, before its confirmation arrives": func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold) {
 			p.Delay(faultproxy.Carried("SUBSCRIBE"), 0, 100*time.Millisecond)
-			kit.Eventually(t, "the server has the subscription", func() bool {
+			testkit.Eventually(t, "the server has the subscription", func() bool {
 				list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
 				return len(list) == 1
 			})
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		},
 		"while the second try is under way": func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold) {
 			p.Delay(faultproxy.Carried("EVALSHA"), 0, 100*time.Millisecond)
 			p.Watch(faultproxy.Is("EVALSHA"))
-			kit.Eventually(t, "two tries", func() bool { return p.Stats().Forwarded["EVALSHA"] >= 2 })
-			kit.MustUnlock(t, h)
+			testkit.Eventually(t, "two tries", func() bool { return p.Stats().Forwarded["EVALSHA"] >= 2 })
+			testkit.MustUnlock(t, h)
 		},
 		"while it sleeps": func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold) {
-			kit.Eventually(t, "two tries answered", func() bool {
+			testkit.Eventually(t, "two tries answered", func() bool {
 				return p.Stats().Forwarded["EVALSHA"] >= 2 && e.Stats().InFlight == 0
 			})
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		},
 	}
 	for name, act := range points {
 		t.Run(name, func(t *testing.T) {
 			p := faultproxy.New(t, "tcp", s.Addr())
-			e := kit.Open(t, "redis://"+p.Addr())
-			h := kit.MustLock(t, holder)
-			f := e.Mutex("x").LockAsync(kit.Ctx(t))
+			e := testkit.Open(t, "redis://"+p.Addr())
+			h := testkit.MustLock(t, holder)
+			f := e.Mutex("x").LockAsync(testkit.Ctx(t))
 			act(t, p, e, h)
 			start := cputime.Now()
-			got, err := f.Await(kit.Ctx(t))
+			got, err := f.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if d := start.Elapsed(); d > 5*time.Second {
 				t.Errorf("woken after %v", d)
 			}
-			kit.MustUnlock(t, got)
+			testkit.MustUnlock(t, got)
 		})
 	}
 }
@@ -76,50 +76,50 @@ func TestReleaseAtAnyPointOfTheSubscriptionWakesTheWaiter(t *testing.T) {
 // back and every head tries again, for messages were lost meanwhile.
 func TestCutSubscriptionsComeBackAndEveryHeadTries(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	holder := kit.Open(t, s.URL())
+	s, p, e := testkit.Behind(t)
+	holder := testkit.Open(t, s.URL())
 	const n = 300
 	holds := make([]*engine.Hold, n)
 	futures := make([]*engine.Future[*engine.Hold], n)
 	for i := range n {
-		holds[i] = kit.MustLock(t, holder.Mutex(fmt.Sprint("x", i)))
-		futures[i] = e.Mutex(fmt.Sprint("x", i)).LockAsync(kit.Ctx(t))
+		holds[i] = testkit.MustLock(t, holder.Mutex(fmt.Sprint("x", i)))
+		futures[i] = e.Mutex(fmt.Sprint("x", i)).LockAsync(testkit.Ctx(t))
 	}
 	subscribed := func() bool {
 		list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
 		return len(list) == n
 	}
-	kit.Eventually(t, "all subscribe", subscribed)
+	testkit.Eventually(t, "all subscribe", subscribed)
 	p.Down()
 	// Released while nobody hears it.
 	for i := range n / 2 {
-		kit.MustUnlock(t, holds[i])
+		testkit.MustUnlock(t, holds[i])
 	}
 	p.Up()
 	for i := range n / 2 {
-		h, err := futures[i].Await(kit.Ctx(t))
+		h, err := futures[i].Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
 	for i := n / 2; i < n; i++ {
-		kit.MustUnlock(t, holds[i])
-		h, err := futures[i].Await(kit.Ctx(t))
+		testkit.MustUnlock(t, holds[i])
+		h, err := futures[i].Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
-	kit.Clean(t, s, e, holder)
+	testkit.Clean(t, s, e, holder)
 }
 
 // The pub/sub connection alone dies again and again under contention: only time
 // may be lost.
 func TestContentionSurvivesAnUnreliablePubSubConnection(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	other := kit.Open(t, s.URL())
+	s, p, e := testkit.Behind(t)
+	other := testkit.Open(t, s.URL())
 	stop := make(chan struct{})
 	var cutter sync.WaitGroup
 	cutter.Go(func() {
@@ -140,13 +140,13 @@ func TestContentionSurvivesAnUnreliablePubSubConnection(t *testing.T) {
 		m := []*engine.Engine{e, other}[i%2].Mutex("x")
 		wg.Go(func() {
 			for range 30 {
-				h, err := m.Lock(kit.Ctx(t))
+				h, err := m.Lock(testkit.Ctx(t))
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				pairs.Add(1)
-				if err := h.Unlock(kit.Ctx(t)); err != nil {
+				if err := h.Unlock(testkit.Ctx(t)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -162,67 +162,67 @@ func TestContentionSurvivesAnUnreliablePubSubConnection(t *testing.T) {
 
 func TestServerKilledAndRestartedUnderManyWaitersServesThemAll(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	holder := kit.Open(t, s.URL())
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	holder := testkit.Open(t, s.URL())
+	e := testkit.Open(t, s.URL())
 	const n = 1000
-	h := kit.MustLock(t, holder.Mutex("hot"))
+	h := testkit.MustLock(t, holder.Mutex("hot"))
 	var served atomic.Int64
 	var wg sync.WaitGroup
 	for i := range n {
 		name := "hot"
 		if i%2 == 1 {
 			name = fmt.Sprint("own", i)
-			kit.MustLock(t, holder.Mutex(name))
+			testkit.MustLock(t, holder.Mutex(name))
 		}
 		f := e.Mutex(name).LockAsync(context.Background())
 		wg.Go(func() {
-			got, err := f.Await(kit.Within(t, kit.Limit))
+			got, err := f.Await(testkit.Within(t, testkit.Limit))
 			if err != nil {
 				return // counted below
 			}
 			served.Add(1)
-			if err := got.Unlock(kit.Ctx(t)); err != nil && !errors.Is(err, engine.ErrLost) {
+			if err := got.Unlock(testkit.Ctx(t)); err != nil && !errors.Is(err, engine.ErrLost) {
 				t.Error(err)
 			}
 		})
 	}
-	kit.Eventually(t, "all wait", func() bool { return e.Stats().Waiting == n })
+	testkit.Eventually(t, "all wait", func() bool { return e.Stats().Waiting == n })
 	s.Kill()
 	s.Restart() // empty: every hold is gone
 	wg.Wait()
 	if served.Load() != n {
-		kit.Report(t, e)
+		testkit.Report(t, e)
 		t.Errorf("%d served, want %d", served.Load(), n)
 	}
 	// The watchdog notices at the next renewal, Unlock at once.
-	if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+	if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 		t.Errorf("Unlock of a hold that the server forgot: %v", err)
 	}
 }
 
 func TestLockWithoutAServerWaitsAndTryLockDoesNot(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
 	s.Kill()
-	f := e.Mutex("x").LockAsync(kit.Ctx(t))
+	f := e.Mutex("x").LockAsync(testkit.Ctx(t))
 	for what, err := range map[string]error{
-		"TryLock": kit.ErrOf(e.Mutex("y").TryLock(kit.Ctx(t))),
-		"State":   kit.ErrOf(e.Mutex("x").State(kit.Ctx(t))),
-		"Ping":    e.Ping(kit.Ctx(t)),
+		"TryLock": testkit.ErrOf(e.Mutex("y").TryLock(testkit.Ctx(t))),
+		"State":   testkit.ErrOf(e.Mutex("x").State(testkit.Ctx(t))),
+		"Ping":    e.Ping(testkit.Ctx(t)),
 	} {
 		if !errors.Is(err, engine.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", what, err)
 		}
 	}
-	if _, err := e.Mutex("z").Lock(kit.Ctx(t), engine.Wait(200*time.Millisecond)); !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) {
+	if _, err := e.Mutex("z").Lock(testkit.Ctx(t), engine.Wait(200*time.Millisecond)); !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) {
 		t.Errorf("Lock with Wait: %v", err)
 	}
 	s.Restart()
-	h, err := f.Await(kit.Ctx(t))
+	h, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 }

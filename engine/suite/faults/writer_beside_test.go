@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // A writer is lost, as no renewal was answered. A reader beside it has a longer lease, which keeps the
@@ -17,10 +17,10 @@ func TestAWriterThatWasLostBesideAReaderIsReleasedHoweverLate(t *testing.T) {
 		name := map[bool]string{false: "lost", true: "unlocked meanwhile"}[unlocked]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, p, e := kit.Behind(t, kit.LeaseOf(time.Second))
-			other := kit.Open(t, s.URL())
-			w := kit.MustLock(t, e.RWMutex("x").Writer())
-			r, err := e.RWMutex("x").Reader().Lock(w.Context(kit.Ctx(t)), engine.Lease(time.Hour))
+			s, p, e := testkit.Behind(t, testkit.LeaseOf(time.Second))
+			other := testkit.Open(t, s.URL())
+			w := testkit.MustLock(t, e.RWMutex("x").Writer())
+			r, err := e.RWMutex("x").Reader().Lock(w.Context(testkit.Ctx(t)), engine.Lease(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -28,16 +28,16 @@ func TestAWriterThatWasLostBesideAReaderIsReleasedHoweverLate(t *testing.T) {
 			if unlocked {
 				w.UnlockAsync()
 			}
-			kit.Receive(t, w.Done())
-			kit.Pause(nil, 6*time.Second) // its lease, one more, and 2 s: an owner on its own would be forgotten
+			testkit.Receive(t, w.Done())
+			testkit.Pause(nil, 6*time.Second) // its lease, one more, and 2 s: an owner on its own would be forgotten
 			p.Up()
-			kit.MustUnlock(t, r)
-			next, err := other.RWMutex("x").Writer().Lock(kit.Within(t, 10*time.Second))
+			testkit.MustUnlock(t, r)
+			next, err := other.RWMutex("x").Writer().Lock(testkit.Within(t, 10*time.Second))
 			if err != nil {
 				t.Fatal(err)
 			}
-			kit.MustUnlock(t, next)
-			kit.Clean(t, s, e, other)
+			testkit.MustUnlock(t, next)
+			testkit.Clean(t, s, e, other)
 		})
 	}
 }
@@ -50,34 +50,34 @@ func TestAShutdownReleasesAWriterThatWasLostBesideAReader(t *testing.T) {
 		name := map[bool]string{false: "the reader works on", true: "the reader has left"}[left]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, p, e := kit.Behind(t, kit.LeaseOf(time.Second))
-			other := kit.Open(t, s.URL())
-			w := kit.MustLock(t, e.RWMutex("x").Writer())
-			r, err := e.RWMutex("x").Reader().Lock(w.Context(kit.Ctx(t)), engine.Lease(time.Hour))
+			s, p, e := testkit.Behind(t, testkit.LeaseOf(time.Second))
+			other := testkit.Open(t, s.URL())
+			w := testkit.MustLock(t, e.RWMutex("x").Writer())
+			r, err := e.RWMutex("x").Reader().Lock(w.Context(testkit.Ctx(t)), engine.Lease(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if left {
-				kit.MustUnlock(t, r)
+				testkit.MustUnlock(t, r)
 			}
 			p.Down()
 			done := make(chan error, 1)
-			go func() { done <- e.Shutdown(kit.Ctx(t)) }()
-			kit.Receive(t, w.Done())
-			kit.Pause(nil, 6*time.Second)
+			go func() { done <- e.Shutdown(testkit.Ctx(t)) }()
+			testkit.Receive(t, w.Done())
+			testkit.Pause(nil, 6*time.Second)
 			p.Up()
 			if !left {
-				kit.MustUnlock(t, r)
+				testkit.MustUnlock(t, r)
 			}
-			if err := kit.Receive(t, done); err != nil {
+			if err := testkit.Receive(t, done); err != nil {
 				t.Error(err)
 			}
-			next, err := other.RWMutex("x").Writer().Lock(kit.Within(t, 10*time.Second))
+			next, err := other.RWMutex("x").Writer().Lock(testkit.Within(t, 10*time.Second))
 			if err != nil {
 				t.Fatal(err)
 			}
-			kit.MustUnlock(t, next)
-			kit.Clean(t, s, e, other)
+			testkit.MustUnlock(t, next)
+			testkit.Clean(t, s, e, other)
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -131,7 +131,7 @@ var operations = map[string]struct {
 // prepared is a server with what the operations find, and an engine.
 func prepared(t testing.TB, change ...func(*engine.Config)) (*redistest.Server, *engine.Engine) {
 	t.Helper()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	for key, op := range operations {
 		switch op.before {
 		case "":
@@ -142,7 +142,7 @@ func prepared(t testing.TB, change ...func(*engine.Config)) (*redistest.Server, 
 			s.Do("ZADD", "{"+key+"}:timeout", "99999999999999", rawPermit)
 		}
 	}
-	return s, kit.Open(t, s.URL(), append(change, func(c *engine.Config) { c.CloseTimeout = 200 * time.Millisecond })...)
+	return s, testkit.Open(t, s.URL(), append(change, func(c *engine.Config) { c.CloseTimeout = 200 * time.Millisecond })...)
 }
 
 // startAll starts all of them.
@@ -158,7 +158,7 @@ func startAll(ctx context.Context, e *engine.Engine) map[string]started {
 func startAllSent(t testing.TB, ctx context.Context, e *engine.Engine) map[string]started {
 	t.Helper()
 	all := startAll(ctx, e)
-	kit.Eventually(t, "all were sent", func() bool { return e.Stats().InFlight >= len(all) })
+	testkit.Eventually(t, "all were sent", func() bool { return e.Stats().InFlight >= len(all) })
 	return all
 }
 
@@ -167,7 +167,7 @@ func wantResults(t testing.TB, s *redistest.Server, all map[string]started) {
 	t.Helper()
 	for key, f := range all {
 		op := operations[key]
-		if v, err := f.await(kit.Ctx(t)); err != nil || fmt.Sprint(v) != op.want {
+		if v, err := f.await(testkit.Ctx(t)); err != nil || fmt.Sprint(v) != op.want {
 			t.Errorf("%s: %v, %v; want %s", key, v, err, op.want)
 		}
 		wantCount(t, s, key, op.after)
@@ -191,7 +191,7 @@ func patience(c *engine.Config) { c.CommandTimeout = 5 * time.Minute }
 func TestFuture_Operations_HaveTheirResults(t *testing.T) {
 	t.Parallel()
 	s, e := prepared(t)
-	wantResults(t, s, startAll(kit.Ctx(t), e))
+	wantResults(t, s, startAll(testkit.Ctx(t), e))
 }
 
 func TestFuture_OperationsUnderAnEndedContext_ChangeNothing(t *testing.T) {
@@ -203,7 +203,7 @@ func TestFuture_OperationsUnderAnEndedContext_ChangeNothing(t *testing.T) {
 	var none context.Context
 	for want, ctx := range map[error]context.Context{why: ended, engine.ErrInvalid: none} {
 		for key, f := range startAll(ctx, e) {
-			if _, err := f.await(kit.Ctx(t)); !errors.Is(err, want) || errors.Is(err, engine.ErrOutcomeUnknown) {
+			if _, err := f.await(testkit.Ctx(t)); !errors.Is(err, want) || errors.Is(err, engine.ErrOutcomeUnknown) {
 				t.Errorf("%s: %v, want %v", key, err, want)
 			}
 		}
@@ -230,29 +230,29 @@ func TestFuture_OperationsOnAServerThatHangs_DoNotBlockTheCaller(t *testing.T) {
 			defer cancel()
 			all := startAllSent(t, ctx, e)
 			for key, f := range all {
-				if timeout > kit.Limit && !f.pending() {
+				if timeout > testkit.Limit && !f.pending() {
 					t.Errorf("%s is not pending", key)
 				}
 			}
 			ends := error(engine.ErrUnavailable)
-			if timeout > kit.Limit {
+			if timeout > testkit.Limit {
 				cancel()
 				ends = context.Canceled
 			}
 			for key, f := range all {
 				op := operations[key]
-				if op.patient && timeout < kit.Limit {
+				if op.patient && timeout < testkit.Limit {
 					if !f.pending() {
 						t.Errorf("%s has ended", key)
 					}
 					continue
 				}
-				_, err := f.await(kit.Ctx(t))
+				_, err := f.await(testkit.Ctx(t))
 				if unknown := errors.Is(err, engine.ErrOutcomeUnknown); unknown == op.looks || !unknown && !errors.Is(err, ends) {
 					t.Errorf("%s: %v", key, err)
 				}
 			}
-			if n := kit.Inside(e).Many; n > 0 {
+			if n := testkit.Inside(e).Many; n > 0 {
 				t.Errorf("%d are listed still", n)
 			}
 			s.Cont()
@@ -292,7 +292,7 @@ func TestClose_PendingOperations_EndTheirFutures(t *testing.T) {
 			s, e := prepared(t, patience)
 			away(s)
 			if what == "is away" {
-				kit.Eventually(t, "the connections are lost", func() bool { return !kit.Client(e).Up(resp.RoleLane, 0) })
+				testkit.Eventually(t, "the connections are lost", func() bool { return !testkit.Client(e).Up(resp.RoleLane, 0) })
 			}
 			var all map[string]started
 			if what == "hangs" {
@@ -307,14 +307,14 @@ func TestClose_PendingOperations_EndTheirFutures(t *testing.T) {
 			}
 			_ = e.Close() // its error is another's subject
 			for key, f := range all {
-				_, err := f.await(kit.Ctx(t))
+				_, err := f.await(testkit.Ctx(t))
 				unknown := what == "hangs" && !operations[key].looks
 				if !errors.Is(err, engine.ErrClosed) && !unknown || errors.Is(err, engine.ErrOutcomeUnknown) != unknown {
 					t.Errorf("%s: %v", key, err)
 				}
 			}
 			for key, f := range startAll(context.Background(), e) {
-				if _, err := f.await(kit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
+				if _, err := f.await(testkit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
 					t.Errorf("%s of a closed engine: %v", key, err)
 				}
 			}
@@ -329,12 +329,12 @@ func TestClose_PendingOperations_EndTheirFutures(t *testing.T) {
 func TestFuture_OfAZeroValue_IsInvalid(t *testing.T) {
 	t.Parallel()
 	errs := make(chan error, 3)
-	ctx := kit.Ctx(t)
+	ctx := testkit.Ctx(t)
 	engine.Latch{}.CountDownAsync(ctx).OnComplete(func(_ struct{}, err error) { errs <- err })
 	engine.Semaphore{}.AcquireAsync(ctx, 1).OnComplete(func(_ *engine.Permits, err error) { errs <- err })
 	engine.Mutex{}.StateAsync(ctx).OnComplete(func(_ engine.State, err error) { errs <- err })
 	for range cap(errs) {
-		if err := kit.Receive(t, errs); !errors.Is(err, engine.ErrInvalid) {
+		if err := testkit.Receive(t, errs); !errors.Is(err, engine.ErrInvalid) {
 			t.Error(err)
 		}
 	}
@@ -348,10 +348,10 @@ func TestFuture_PendingOperations_CostNoGoroutines(t *testing.T) {
 	const n, few = 100, 20
 	s, e := prepared(t, patience)
 	s.Stop()
-	patient := kit.Ctx(t)
+	patient := testkit.Ctx(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	idle, created := runtime.NumGoroutine(), kit.GoroutinesCreated()
+	idle, created := runtime.NumGoroutine(), testkit.GoroutinesCreated()
 	var all []started
 	for i := range n {
 		for _, kind := range []string{"Latch.CountDown", "Mutex.State", "Mutex.ForceUnlock"} { // these have a future
@@ -367,7 +367,7 @@ func TestFuture_PendingOperations_CostNoGoroutines(t *testing.T) {
 			t.Errorf("it did not end with its context: %v", err)
 		}
 	}
-	if more := kit.GoroutinesCreated() - created; more > uint64(len(all)/2) { // the runtime has some of its own
+	if more := testkit.GoroutinesCreated() - created; more > uint64(len(all)/2) { // the runtime has some of its own
 		t.Errorf("%d goroutines were started for %d operations", more, len(all))
 	}
 	s.Cont()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -19,8 +19,8 @@ func TestMutex_HandOverOff_GoesThroughTheServer(t *testing.T) {
 	for _, off := range []time.Duration{-1, time.Nanosecond, time.Millisecond - 1} {
 		t.Run(off.String(), func(t *testing.T) {
 			t.Parallel()
-			e := kit.HandingOver(t, kit.Server(t).URL(), func(c *engine.Config) { c.HandOver = off })
-			m, ctx := e.Mutex("x"), kit.Ctx(t)
+			e := testkit.HandingOver(t, testkit.Server(t).URL(), func(c *engine.Config) { c.HandOver = off })
+			m, ctx := e.Mutex("x"), testkit.Ctx(t)
 			var wg sync.WaitGroup
 			for range 8 {
 				wg.Go(func() {
@@ -48,18 +48,18 @@ func TestMutex_HandOverOff_GoesThroughTheServer(t *testing.T) {
 // has it by then.
 func TestMutex_HandedOverAgainAndAgain_OutlivesItsLease(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.HandingOver(t, s.URL(), func(c *engine.Config) { c.Lease = 3 * time.Second })
+	s := testkit.Server(t)
+	e := testkit.HandingOver(t, s.URL(), func(c *engine.Config) { c.Lease = 3 * time.Second })
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m)
+	h := testkit.MustLock(t, m)
 	owner := h.Owner()
 	start := time.Now()
 	for range 6 { // two leases
 		renewed := e.Stats().Renewed
-		kit.Eventually(t, "it is renewed", func() bool { return e.Stats().Renewed > renewed })
-		f := m.LockAsync(kit.Ctx(t))
-		kit.MustUnlock(t, h)
-		next, err := f.Await(kit.Ctx(t))
+		testkit.Eventually(t, "it is renewed", func() bool { return e.Stats().Renewed > renewed })
+		f := m.LockAsync(testkit.Ctx(t))
+		testkit.MustUnlock(t, h)
+		next, err := f.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,13 +69,13 @@ func TestMutex_HandedOverAgainAndAgain_OutlivesItsLease(t *testing.T) {
 			owner = h.Owner()
 		}
 	}
-	f := m.LockAsync(kit.Ctx(t))
-	kit.MustUnlock(t, h)
-	h, err := f.Await(kit.Ctx(t))
+	f := m.LockAsync(testkit.Ctx(t))
+	testkit.MustUnlock(t, h)
+	h, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if was, err := kit.Open(t, s.URL()).Mutex("x").ForceUnlock(kit.Ctx(t)); err != nil || !was {
+	if was, err := testkit.Open(t, s.URL()).Mutex("x").ForceUnlock(testkit.Ctx(t)); err != nil || !was {
 		t.Fatal(was, err)
 	}
 	<-h.Done()
@@ -88,15 +88,15 @@ func TestMutex_HandedOverAgainAndAgain_OutlivesItsLease(t *testing.T) {
 // A lock whose name is in demand in two processes goes to and fro between them.
 func TestMutex_HotInTwoProcesses_IsShared(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	patient := kit.Ctx(t) // one for all: half a million would burden the tests beside this one
+	s := testkit.Server(t)
+	patient := testkit.Ctx(t) // one for all: half a million would burden the tests beside this one
 	ctx, stop := context.WithCancel(patient)
 	defer stop()
 	var pairs [2]atomic.Int64
 	var engines [2]*engine.Engine
 	var users sync.WaitGroup
 	for i := range engines {
-		engines[i] = kit.Open(t, s.URL())
+		engines[i] = testkit.Open(t, s.URL())
 		m := engines[i].Mutex("x")
 		for range 8 {
 			users.Go(func() {
@@ -118,7 +118,7 @@ func TestMutex_HotInTwoProcesses_IsShared(t *testing.T) {
 		n := e.Stats()
 		return n.Acquired - n.HandedOver
 	}
-	kit.Eventually(t, "each has had a hundred turns", func() bool { return min(turns(engines[0]), turns(engines[1])) >= 100 })
+	testkit.Eventually(t, "each has had a hundred turns", func() bool { return min(turns(engines[0]), turns(engines[1])) >= 100 })
 	stop()
 	users.Wait()
 	a, b := turns(engines[0]), turns(engines[1])
@@ -136,24 +136,24 @@ func TestMutex_HotInTwoProcesses_IsShared(t *testing.T) {
 // What cannot be handed over is released, and a new tenure begins.
 func TestMutex_WaiterWithMoreOptions_IsNotHandedALock(t *testing.T) {
 	t.Parallel()
-	e := kit.HandingOver(t, kit.Server(t).URL())
+	e := testkit.HandingOver(t, testkit.Server(t).URL())
 	m := e.Mutex("x")
 	for what, opts := range map[string][]engine.Option{
 		"a lease": {engine.Lease(time.Minute)}, "a MaxHold": {engine.MaxHold(time.Minute)}, "a MinHold": {engine.MinHold(time.Millisecond)},
 	} {
 		for _, order := range [][2][]engine.Option{{opts, nil}, {nil, opts}} {
-			h := kit.MustLock(t, m, order[0]...)
+			h := testkit.MustLock(t, m, order[0]...)
 			owner := h.Owner()
-			f := m.LockAsync(kit.Ctx(t), order[1]...)
-			kit.MustUnlock(t, h)
-			next, err := f.Await(kit.Ctx(t))
+			f := m.LockAsync(testkit.Ctx(t), order[1]...)
+			testkit.MustUnlock(t, h)
+			next, err := f.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if next.Owner() == owner {
 				t.Errorf("%s: %v was handed to %v", what, order[0], order[1])
 			}
-			kit.MustUnlock(t, next)
+			testkit.MustUnlock(t, next)
 		}
 	}
 }
@@ -161,44 +161,44 @@ func TestMutex_WaiterWithMoreOptions_IsNotHandedALock(t *testing.T) {
 // If this process died, nobody else would get the lock for an hour.
 func TestMutex_LeaseOfAReentry_IsNotHandedOver(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.HandingOver(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.HandingOver(t, s.URL())
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m)
-	inner, err := m.Lock(h.Context(kit.Ctx(t)), engine.Lease(time.Hour))
+	h := testkit.MustLock(t, m)
+	inner, err := m.Lock(h.Context(testkit.Ctx(t)), engine.Lease(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, inner)
-	f := m.LockAsync(kit.Ctx(t))
-	kit.MustUnlock(t, h)
-	next, err := f.Await(kit.Ctx(t))
+	testkit.MustUnlock(t, inner)
+	f := m.LockAsync(testkit.Ctx(t))
+	testkit.MustUnlock(t, h)
+	next, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st, err := m.State(kit.Ctx(t)); err != nil || !st.Mine || st.TTL > time.Minute {
+	if st, err := m.State(testkit.Ctx(t)); err != nil || !st.Mine || st.TTL > time.Minute {
 		t.Errorf("%+v, %v", st, err)
 	}
-	kit.MustUnlock(t, next)
+	testkit.MustUnlock(t, next)
 }
 
 // A TryLock may overtake a waiter, but others that come again and again must not keep
 // it waiting for ever: it has every other turn.
 func TestTryLock_AgainAndAgain_DoesNotStarveAWaiter(t *testing.T) {
 	t.Parallel()
-	_, p, e := kit.Behind(t)
+	_, p, e := testkit.Behind(t)
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m)
-	waiter := m.LockAsync(kit.Ctx(t))
+	h := testkit.MustLock(t, m)
+	waiter := m.LockAsync(testkit.Ctx(t))
 	for range 2 {
 		p.Pause(faultproxy.Carried("EVALSHA"))
 		released := h.UnlockAsync()
-		try := m.TryLockAsync(kit.Ctx(t)) // queues: the lock is being released
+		try := m.TryLockAsync(testkit.Ctx(t)) // queues: the lock is being released
 		p.Resume()
-		if _, err := released.Await(kit.Ctx(t)); err != nil {
+		if _, err := released.Await(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
-		next, err := try.Await(kit.Ctx(t))
+		next, err := try.Await(testkit.Ctx(t))
 		if err == nil {
 			h = next
 			continue
@@ -206,11 +206,11 @@ func TestTryLock_AgainAndAgain_DoesNotStarveAWaiter(t *testing.T) {
 		if !errors.Is(err, engine.ErrHeld) {
 			t.Fatal(err)
 		}
-		h, err = waiter.Await(kit.Ctx(t))
+		h, err = waiter.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		return
 	}
 	t.Error("a TryLock got the lock twice, and the waiter had no turn")

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -148,7 +148,7 @@ func runHistory(t *testing.T, kind historyKind) {
 	}
 	t.Logf("seed %d", seed)
 	kind.patience = 10 * time.Second
-	h := &history{t: t, kind: kind, seed: seed, s: kit.Server(t), stop: make(chan struct{})}
+	h := &history{t: t, kind: kind, seed: seed, s: testkit.Server(t), stop: make(chan struct{})}
 	h.register.start = time.Now()
 	for i := range historyNames {
 		h.names = append(h.names, fmt.Sprint("n", i))
@@ -169,7 +169,7 @@ func (h *history) open(i int, rng *rand.Rand) {
 			c.Transport = resp.TransportStd
 		}
 	}
-	e := kit.OpenOn(h.t, anyTransport, "redis://"+h.proxies[i].Addr(), func(c *engine.Config) {
+	e := testkit.OpenOn(h.t, anyTransport, "redis://"+h.proxies[i].Addr(), func(c *engine.Config) {
 		c.Lease, c.CommandTimeout, c.DialTimeout, c.CloseTimeout = h.kind.lease, h.kind.timeout, time.Second, 2*time.Second
 		c.Lazy = true
 		c.Lanes = 1 + rng.IntN(2)
@@ -189,8 +189,8 @@ func (h *history) replace(i int, rng *rand.Rand) {
 		h.t.Errorf("Close took %v", d)
 	}
 	h.register.closed(start)
-	if st := old.Stats(); st.Held != 0 || st.Waiting != 0 || kit.Inside(old).Names != 0 {
-		h.t.Errorf("a closed engine: %+v, %d names", st, kit.Inside(old).Names)
+	if st := old.Stats(); st.Held != 0 || st.Waiting != 0 || testkit.Inside(old).Names != 0 {
+		h.t.Errorf("a closed engine: %+v, %d names", st, testkit.Inside(old).Names)
 	}
 	h.open(i, rng)
 }
@@ -218,13 +218,13 @@ func (h *history) run(length time.Duration) {
 	if h.kind.closes {
 		faults.Go(func() {
 			rng := h.rand(400)
-			for kit.Pause(over, rand64(rng, 700*time.Millisecond)) {
+			for testkit.Pause(over, rand64(rng, 700*time.Millisecond)) {
 				h.replace(rng.IntN(historyEngines), rng)
 			}
 		})
 	}
 
-	<-kit.Within(h.t, length).Done()
+	<-testkit.Within(h.t, length).Done()
 	close(over)
 	faults.Wait()
 	h.healed = time.Now()
@@ -233,7 +233,7 @@ func (h *history) run(length time.Duration) {
 	go func() { workers.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-kit.Within(h.t, h.kind.patience*3/4).Done():
+	case <-testkit.Within(h.t, h.kind.patience*3/4).Done():
 		h.report()
 		<-done // the contexts of all waits end
 	}
@@ -249,7 +249,7 @@ func (h *history) report() {
 	for i := range h.engines {
 		e := h.engines[i].Load()
 		h.t.Logf("engine %d, %s:", i, e.ID())
-		kit.Report(h.t, e)
+		testkit.Report(h.t, e)
 	}
 }
 
@@ -259,13 +259,13 @@ func (h *history) checkLeftovers() {
 	for i := range h.engines {
 		e := h.engines[i].Load()
 		if h.kind.lease < 5*time.Second { // burned owners are remembered for a lease
-			kit.Eventually(t, fmt.Sprintf("engine %d knows of no name any more", i), func() bool { return kit.Inside(e).Names == 0 })
+			testkit.Eventually(t, fmt.Sprintf("engine %d knows of no name any more", i), func() bool { return testkit.Inside(e).Names == 0 })
 		}
 		s := e.Stats()
 		if s.Held != 0 || s.Waiting != 0 || s.Leaked != 0 {
 			t.Errorf("engine %d: %+v", i, s)
 		}
-		in := kit.Inside(e)
+		in := testkit.Inside(e)
 		if in.Out != 0 {
 			t.Errorf("engine %d: %d paced commands were never answered", i, in.Out)
 		}
@@ -279,11 +279,11 @@ func (h *history) checkLeftovers() {
 			t.Errorf("engine %d: Close: %v", i, err)
 		}
 	}
-	kit.Eventually(t, "the server has no key, but counters", func() bool {
+	testkit.Eventually(t, "the server has no key, but counters", func() bool {
 		left, _ := h.s.Do("KEYS", "*").([]any)
 		return !slices.ContainsFunc(left, func(key any) bool { return !h.kind.tokens || !strings.HasPrefix(key.(string), script.TokenPrefix) })
 	})
-	kit.Eventually(t, "the server has no channel", func() bool {
+	testkit.Eventually(t, "the server has no channel", func() bool {
 		list, _ := h.s.Do("PUBSUB", "CHANNELS").([]any)
 		return len(list) == 0
 	})

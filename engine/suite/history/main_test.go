@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, kit.Endless()...) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, testkit.Endless()...) }

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -90,7 +90,7 @@ func runReaders(t *testing.T, closes bool) {
 		seed = rand.Uint64()
 	}
 	t.Logf("PAWL_HISTORY_SEED=%d", seed)
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	stop := make(chan struct{})
 	l := &library{readers: make(map[*engine.Hold]struct{}), writers: make(map[*engine.Hold]struct{})}
 	var places []*atomic.Pointer[engine.Engine]
@@ -100,7 +100,7 @@ func runReaders(t *testing.T, closes bool) {
 	for i := range engines {
 		p := faultproxy.New(t, "tcp", s.Addr())
 		open := func() *engine.Engine {
-			return kit.Open(t, "redis://"+p.Addr(), func(c *engine.Config) {
+			return testkit.Open(t, "redis://"+p.Addr(), func(c *engine.Config) {
 				c.Lease, c.CommandTimeout, c.CloseTimeout, c.Lazy = 3*time.Second, time.Second, 2*time.Second, true
 			})
 		}
@@ -111,7 +111,7 @@ func runReaders(t *testing.T, closes bool) {
 		trouble.Go(func() { cut(p, random, stop, &cuts) })
 		if closes && i == 0 {
 			trouble.Go(func() {
-				for kit.Pause(stop, time.Second) {
+				for testkit.Pause(stop, time.Second) {
 					old := place.Swap(open())
 					_ = old.Close() // what it could not release ends with its lease
 					handedOver.Add(int64(old.Stats().HandedOver))
@@ -126,12 +126,12 @@ func runReaders(t *testing.T, closes bool) {
 				kind = 1
 			}
 			work.Go(func() {
-				for kit.Pause(stop, 0) {
+				for testkit.Pause(stop, 0) {
 					e := place.Load()
 					mutex := e.RWMutex("x").Reader()
 					if writes {
 						mutex = e.RWMutex("x").Writer()
-						kit.Pause(stop, time.Duration(random.IntN(80))*time.Millisecond)
+						testkit.Pause(stop, time.Duration(random.IntN(80))*time.Millisecond)
 					}
 					began := cputime.Now()
 					h := wanted(mutex, random)
@@ -145,7 +145,7 @@ func runReaders(t *testing.T, closes bool) {
 					if n := l.enter(h, writes); n != 0 {
 						t.Errorf("%s: %d others have it", mutex.Name(), n)
 					}
-					kit.Pause(nil, time.Duration(random.IntN(3))*time.Millisecond)
+					testkit.Pause(nil, time.Duration(random.IntN(3))*time.Millisecond)
 					l.leave(h)
 					if random.IntN(4) == 0 {
 						h.UnlockAsync()
@@ -158,7 +158,7 @@ func runReaders(t *testing.T, closes bool) {
 	}
 	trouble.Go(func() {
 		random := rand.New(rand.NewPCG(seed, 99))
-		for kit.Pause(stop, time.Duration(random.IntN(100))*time.Millisecond) {
+		for testkit.Pause(stop, time.Duration(random.IntN(100))*time.Millisecond) {
 			if random.IntN(2) == 0 {
 				s.Do("SCRIPT", "FLUSH")
 			} else {
@@ -173,8 +173,8 @@ func runReaders(t *testing.T, closes bool) {
 		return n + handedOver.Load()
 	}
 	began := cputime.Now()
-	for kit.Pause(nil, length); handed() == 0 && began.Elapsed() < time.Minute; { // a busy machine may need longer
-		kit.Pause(nil, 100*time.Millisecond)
+	for testkit.Pause(nil, length); handed() == 0 && began.Elapsed() < time.Minute; { // a busy machine may need longer
+		testkit.Pause(nil, 100*time.Millisecond)
 	}
 	close(stop)
 	trouble.Wait()
@@ -193,7 +193,7 @@ func runReaders(t *testing.T, closes bool) {
 	if handed() == 0 {
 		t.Error("no reader has joined another")
 	}
-	kit.Clean(t, s, open...)
+	testkit.Clean(t, s, open...)
 }
 
 // wanted asks for a lock in one of several ways; nil: it was not granted.
@@ -207,7 +207,7 @@ func wanted(m engine.Mutex, random *rand.Rand) (h *engine.Hold) {
 		h, _ = m.Lock(ctx)
 	case 2:
 		f := m.LockAsync(context.Background())
-		kit.Pause(nil, time.Duration(random.IntN(3))*time.Millisecond)
+		testkit.Pause(nil, time.Duration(random.IntN(3))*time.Millisecond)
 		f.Abandon()
 	case 3:
 		h, _ = m.Lock(context.Background(), engine.Lease(time.Duration(500+random.IntN(1500))*time.Millisecond))
@@ -221,9 +221,9 @@ func wanted(m engine.Mutex, random *rand.Rand) (h *engine.Hold) {
 func cut(p *faultproxy.Proxy, random *rand.Rand, stop <-chan struct{}, cuts *atomic.Int64) {
 	scripts := []*script.Script{script.ReadAcquire, script.WriteAcquire, script.RWRelease, script.ReadRenew, script.Renew}
 	command := func(c faultproxy.Command) bool {
-		return slices.ContainsFunc(scripts, func(s *script.Script) bool { return kit.Calls(s)(c) })
+		return slices.ContainsFunc(scripts, func(s *script.Script) bool { return testkit.Calls(s)(c) })
 	}
-	for kit.Pause(stop, time.Duration(random.IntN(1200))*time.Millisecond) {
+	for testkit.Pause(stop, time.Duration(random.IntN(1200))*time.Millisecond) {
 		cuts.Add(1)
 		var trap *faultproxy.Trap
 		switch random.IntN(3) {
@@ -235,7 +235,7 @@ func cut(p *faultproxy.Proxy, random *rand.Rand, stop <-chan struct{}, cuts *ato
 		case 2:
 			trap = p.CutBeforeRequest(command)
 		}
-		kit.Pause(stop, time.Duration(random.IntN(60))*time.Millisecond)
+		testkit.Pause(stop, time.Duration(random.IntN(60))*time.Millisecond)
 		trap.Remove()
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // register notes who had which lock when, by the clock of this process.
@@ -228,11 +228,11 @@ func (r *register) checkOrder(t *testing.T) {
 		}
 		ops = append(ops, end)
 	}
-	switch porcupine.CheckOperationsTimeout(mutexModel, ops, kit.Patience) {
+	switch porcupine.CheckOperationsTimeout(mutexModel, ops, testkit.Patience) {
 	case porcupine.Illegal:
 		t.Error("this is not the history of a mutex for each name")
 	case porcupine.Unknown:
-		t.Errorf("the history could not be judged within %v", kit.Patience)
+		t.Errorf("the history could not be judged within %v", testkit.Patience)
 	}
 }
 

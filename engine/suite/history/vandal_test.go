@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -28,7 +28,7 @@ func (v *vandal) run(over <-chan struct{}) {
 		if v.rng.IntN(10) == 0 {
 			quiet = rand64(v.rng, time.Second) // leases are renewed
 		}
-		if !kit.Pause(over, quiet) {
+		if !testkit.Pause(over, quiet) {
 			return
 		}
 		if v.p != nil {
@@ -77,23 +77,23 @@ func (v *vandal) atNetwork(over <-chan struct{}) {
 		p.Cut(v.some())
 	case 1:
 		trap := p.CutAfterRequest(v.command())
-		kit.Pause(over, v.outage())
+		testkit.Pause(over, v.outage())
 		trap.Remove()
 	case 2:
 		trap := p.CutBeforeRequest(v.command())
-		kit.Pause(over, v.outage())
+		testkit.Pause(over, v.outage())
 		trap.Remove()
 	case 3:
 		p.Pause(v.some())
-		kit.Pause(over, v.outage())
+		testkit.Pause(over, v.outage())
 		p.Resume()
 	case 4:
 		p.Blackhole(v.some())
-		kit.Pause(over, v.outage())
+		testkit.Pause(over, v.outage())
 		p.Heal()
 	case 5: // what is under way is lost, late
 		p.Pause(v.some())
-		kit.Pause(over, v.outage())
+		testkit.Pause(over, v.outage())
 		p.Cut(v.some())
 		p.Resume()
 	case 6:
@@ -102,13 +102,13 @@ func (v *vandal) atNetwork(over <-chan struct{}) {
 			far = 300 * time.Millisecond // more than the margin of a short lease
 		}
 		p.Delay(v.some(), rand64(v.rng, far), rand64(v.rng, far))
-		kit.Pause(over, v.outage()+far)
+		testkit.Pause(over, v.outage()+far)
 		p.Delay(faultproxy.All, 0, 0)
 	case 7:
 		refusals := []string{"BUSY", "LOADING", "READONLY", "OOM", "MISCONF"}
 		text := refusals[v.rng.IntN(len(refusals))]
 		trap := p.ReplaceReply(v.command(), fmt.Appendf(nil, "-%s not now\r\n", text), 1+v.rng.IntN(5))
-		kit.Pause(over, v.outage())
+		testkit.Pause(over, v.outage())
 		trap.Remove()
 	}
 }
@@ -127,7 +127,7 @@ func (v *vandal) atServer(over <-chan struct{}) {
 	case 3:
 		if v.h.kind.stops {
 			_ = s.Stop()
-			kit.Pause(over, v.outage())
+			testkit.Pause(over, v.outage())
 			_ = s.Cont()
 		}
 	default:

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
@@ -102,7 +102,7 @@ func (w *worker) step() {
 	case 4:
 		hold, err = m.Lock(ctx, engine.Lease(20*time.Millisecond+w.upTo(w.h.kind.lease)))
 	case 5:
-		margin := kit.Margin(w.h.kind.lease)
+		margin := testkit.Margin(w.h.kind.lease)
 		opts = append(opts, engine.MaxHold(margin+time.Millisecond+w.upTo(time.Second)))
 		fallthrough
 	default:

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // counted is one semaphore or latch, as both see it.
@@ -58,7 +58,7 @@ func TestSemaphoresAcross(t *testing.T) {
 	t.Parallel()
 	onEachCount(t, func(t *testing.T, c counted) {
 		t.Parallel()
-		e, ctx := c.engines[0], kit.Within(t, patience)
+		e, ctx := c.engines[0], testkit.Within(t, patience)
 		sem := e.Semaphore(c.name)
 		here := func(want int) {
 			t.Helper()
@@ -143,7 +143,7 @@ func TestLatchesAcross(t *testing.T) {
 	t.Parallel()
 	onEachCount(t, func(t *testing.T, c counted) {
 		t.Parallel()
-		ctx := kit.Within(t, patience)
+		ctx := testkit.Within(t, patience)
 		for n := range pick(10, 100) {
 			l := c.named(fmt.Sprint("latch-", n, "-"))
 			latch := c.engines[0].Latch(l.name)

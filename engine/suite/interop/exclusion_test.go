@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -63,7 +63,7 @@ func (v *visits) add(w visits) {
 
 // visit goes in, adds 1 to the counter and comes out. last is what one of ours has written.
 func (r *room) visit(t testing.TB, last *atomic.Int64) (v visits, err error) {
-	ctx, began := kit.Within(t, patience), time.Now()
+	ctx, began := testkit.Within(t, patience), time.Now()
 	leave, err := r.enter(ctx)
 	if err != nil {
 		return v, err
@@ -100,7 +100,7 @@ func (r *room) contend(t testing.TB, java func(verb string, words ...any) answer
 	each, limit := pick(200, 2000)/(2*threads), pick(20*time.Second, 2*time.Minute)
 	at := r.stage.sites[0]
 	asked := java("contend", threads, each, limit.Milliseconds(), r.stage.clients[0]+"/"+r.counter, r.capacity)
-	kit.Eventually(t, "Java has begun", func() bool { return at.do(t, r.counter, "EXISTS", r.counter) == int64(1) })
+	testkit.Eventually(t, "Java has begun", func() bool { return at.do(t, r.counter, "EXISTS", r.counter) == int64(1) })
 	var mu sync.Mutex
 	var mine visits
 	var last atomic.Int64
@@ -117,7 +117,7 @@ func (r *room) contend(t testing.TB, java func(verb string, words ...any) answer
 				mu.Lock()
 				mine.add(v)
 				mu.Unlock()
-				kit.Pause(nil, time.Duration(rand.IntN(10_000_000))) // others have a chance
+				testkit.Pause(nil, time.Duration(rand.IntN(10_000_000))) // others have a chance
 			}
 		})
 	}
@@ -188,7 +188,7 @@ func TestBothShareThePermitsThatThereAre(t *testing.T) {
 
 func (c counted) contendSemaphore(t *testing.T, capacity int) {
 	sem := c.engines[0].Semaphore(c.name)
-	if _, err := sem.TrySetPermits(kit.Ctx(t), capacity); err != nil {
+	if _, err := sem.TrySetPermits(testkit.Ctx(t), capacity); err != nil {
 		t.Fatal(err)
 	}
 	c.contend(t, capacity, "semaphore", func(ctx context.Context) (func(ctx context.Context) error, error) {
@@ -203,7 +203,7 @@ func (c counted) contendSemaphore(t *testing.T, capacity int) {
 
 func (c counted) contendPermits(t *testing.T, capacity int) {
 	sem := c.engines[0].PermitSemaphore(c.name)
-	if err := sem.SetPermits(kit.Ctx(t), capacity); err != nil {
+	if err := sem.SetPermits(testkit.Ctx(t), capacity); err != nil {
 		t.Fatal(err)
 	}
 	c.contend(t, capacity, "permits", func(ctx context.Context) (func(ctx context.Context) error, error) {

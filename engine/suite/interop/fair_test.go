@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
@@ -19,7 +19,7 @@ func TestBothAreServedInTheOrderOfArrival(t *testing.T) {
 		for round := range pick(5, 50) {
 			x := s.subject(t, k, fmt.Sprint("order ", round))
 			queue := "redisson_lock_queue:{" + x.names[0] + "}"
-			first, err := x.lock(kit.Within(t, patience))
+			first, err := x.lock(testkit.Within(t, patience))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -41,19 +41,19 @@ func TestBothAreServedInTheOrderOfArrival(t *testing.T) {
 						x.ask(thread, "unlock").want(t)
 						return
 					}
-					h, err := x.lock(kit.Within(t, patience))
+					h, err := x.lock(testkit.Within(t, patience))
 					if err != nil {
 						t.Error(err)
 						return
 					}
 					served()
-					if err := h.Unlock(kit.Within(t, patience)); err != nil {
+					if err := h.Unlock(testkit.Within(t, patience)); err != nil {
 						t.Error(err)
 					}
 				})
-				kit.Eventually(t, "it is queued", func() bool { return s.sites[0].do(t, queue, "LLEN", queue) == int64(i+1) })
+				testkit.Eventually(t, "it is queued", func() bool { return s.sites[0].do(t, queue, "LLEN", queue) == int64(i+1) })
 			}
-			if err := first.Unlock(kit.Within(t, patience)); err != nil {
+			if err := first.Unlock(testkit.Within(t, patience)); err != nil {
 				t.Fatal(err)
 			}
 			all.Wait()
@@ -73,12 +73,12 @@ func TestAThreadWhosePlaceIsOverDoesNotSleepThroughARelease(t *testing.T) {
 	onEachStage(t, how, func(k kind) bool { return k.queues }, func(t *testing.T, s *stage, k kind) {
 		x := s.subject(t, k, "room")
 		timeouts := "redisson_lock_timeout:{" + x.names[0] + "}"
-		h, err := x.lock(kit.Within(t, patience))
+		h, err := x.lock(testkit.Within(t, patience))
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := x.ask("waiter", "tryseconds", 60)
-		kit.Eventually(t, "its place is over", func() bool {
+		testkit.Eventually(t, "its place is over", func() bool {
 			last, _ := s.sites[0].do(t, timeouts, "ZRANGE", timeouts, "0", "0", "WITHSCORES").([]any)
 			if len(last) == 0 {
 				return false
@@ -86,7 +86,7 @@ func TestAThreadWhosePlaceIsOverDoesNotSleepThroughARelease(t *testing.T) {
 			until, err := strconv.ParseFloat(last[1].(string), 64)
 			return err == nil && float64(time.Now().UnixMilli()) > until+50
 		})
-		if err := h.Unlock(kit.Within(t, patience)); err != nil {
+		if err := h.Unlock(testkit.Within(t, patience)); err != nil {
 			t.Fatal(err)
 		}
 		released := cputime.Now()
@@ -113,12 +113,12 @@ func TestDeadThreadsBeforeALivingOne(t *testing.T) {
 		theirs := dies.connect(t, s.sites[0], calm)
 		const name, queue = "x", "redisson_lock_queue:{x}"
 		m := s.engines[0].FairMutex(name)
-		h, err := m.Lock(kit.Within(t, patience))
+		h, err := m.Lock(testkit.Within(t, patience))
 		if err != nil {
 			t.Fatal(err)
 		}
 		waits := func(n int64) {
-			kit.Eventually(t, "it is queued", func() bool { return s.sites[0].do(t, queue, "LLEN", queue) == n })
+			testkit.Eventually(t, "it is queued", func() bool { return s.sites[0].do(t, queue, "LLEN", queue) == n })
 		}
 		for i := range 2 {
 			dies.ask(fmt.Sprint("dies", i), "lock", "fair", theirs+"/"+name, -1)
@@ -126,15 +126,15 @@ func TestDeadThreadsBeforeALivingOne(t *testing.T) {
 		}
 		lives := s.jvm.ask(s.clients[0]+":lives", "lock", "fair", s.clients[0]+"/"+name, -1)
 		waits(3)
-		last := m.LockAsync(kit.Within(t, patience))
+		last := m.LockAsync(testkit.Within(t, patience))
 		waits(4)
 		dies.kill(t)
-		kit.Eventually(t, "nobody hears the dead", func() bool {
+		testkit.Eventually(t, "nobody hears the dead", func() bool {
 			return s.listeners(s.sites[0].do(t, queue, "LINDEX", queue, "0").(string)) == 0
 		})
 		before := s.scripts()
 		released := cputime.Now()
-		if err := h.Unlock(kit.Within(t, patience)); err != nil {
+		if err := h.Unlock(testkit.Within(t, patience)); err != nil {
 			t.Fatal(err)
 		}
 		lives.want(t)
@@ -142,10 +142,10 @@ func TestDeadThreadsBeforeALivingOne(t *testing.T) {
 			t.Errorf("the thread got it after %v", d)
 		}
 		s.jvm.ask(s.clients[0]+":lives", "unlock", "fair", s.clients[0]+"/"+name).want(t)
-		if h, err = last.Await(kit.Within(t, patience)); err != nil {
+		if h, err = last.Await(testkit.Within(t, patience)); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Unlock(kit.Within(t, patience)); err != nil {
+		if err := h.Unlock(testkit.Within(t, patience)); err != nil {
 			t.Error(err)
 		}
 		if n := s.scripts() - before; n > 1000 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // Tokens rise from hold to hold, whichever side has them: both count in one key.
@@ -19,12 +19,12 @@ func TestTokensRiseAcross(t *testing.T) {
 				token = parse(t, x.ask("main", "fence").want(t))
 				x.ask("main", "unlock").want(t)
 			} else {
-				h, err := x.lock(kit.Within(t, patience))
+				h, err := x.lock(testkit.Within(t, patience))
 				if err != nil {
 					t.Fatal(err)
 				}
 				token = h.(*engine.Hold).Token()
-				if err := h.Unlock(kit.Within(t, patience)); err != nil {
+				if err := h.Unlock(testkit.Within(t, patience)); err != nil {
 					t.Fatal(err)
 				}
 			}

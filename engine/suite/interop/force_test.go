@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
@@ -28,13 +28,13 @@ func (x *subject) crowd(t testing.TB) *crowd {
 	other := x.pawl([]*engine.Engine{e}, x.names)
 	c.java = x.whileItWaits(t, func() answer { return x.ask("waiter", "lock", long.Milliseconds()) })
 	go func() {
-		h, err := other.lock(kit.Within(t, patience), engine.Lease(long))
+		h, err := other.lock(testkit.Within(t, patience), engine.Lease(long))
 		c.hold = h
 		c.pawl <- err
 	}()
-	kit.Eventually(t, "Go waits", func() bool {
+	testkit.Eventually(t, "Go waits", func() bool {
 		// It tries, listens, and tries once more: only then a message must wake it.
-		own := kit.Client(e).Stats()
+		own := testkit.Client(e).Stats()
 		return e.Stats().Waiting == 1 && (x.polls || own.ChannelsConfirmed == 1 && own.Commands > 1 && own.InFlight == 0)
 	})
 	return c
@@ -44,7 +44,7 @@ func (x *subject) crowd(t testing.TB) *crowd {
 func (x *subject) served(t testing.TB, c *crowd) {
 	t.Helper()
 	forced := cputime.Now()
-	ctx := kit.Ctx(t)
+	ctx := testkit.Ctx(t)
 	for range 2 {
 		select {
 		case text := <-c.java.text:
@@ -73,7 +73,7 @@ func TestJavaTakesALockFromPawl(t *testing.T) {
 		t.Parallel()
 		x := s.subject(t, k, "taken from Pawl")
 		y := x.rival()
-		fixed, err := x.lock(kit.Ctx(t), engine.Lease(long))
+		fixed, err := x.lock(testkit.Ctx(t), engine.Lease(long))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestJavaTakesALockFromPawl(t *testing.T) {
 			t.Fatalf("Java's forceUnlock: %s", got)
 		}
 		y.served(t, c)
-		if err := fixed.Unlock(kit.Ctx(t)); err == nil {
+		if err := fixed.Unlock(testkit.Ctx(t)); err == nil {
 			t.Error("Pawl unlocks what it has no more")
 		}
 
@@ -93,8 +93,8 @@ func TestJavaTakesALockFromPawl(t *testing.T) {
 		}
 		robbed := cputime.Now()
 		y.ask("b", "lock", -1).want(t)
-		kit.Receive(t, watched.Done())
-		kit.WantLost(t, "the hold", watched.Err(), engine.GoneOnServer)
+		testkit.Receive(t, watched.Done())
+		testkit.WantLost(t, "the hold", watched.Err(), engine.GoneOnServer)
 		if took := robbed.Elapsed(); took > s.lease/3+s.lease/4 {
 			t.Errorf("the hold noticed after %v; it is renewed every %v", took, s.lease/3)
 		}
@@ -115,7 +115,7 @@ func TestPawlTakesALockFromJava(t *testing.T) {
 			if k.polls {
 				m = s.engines[0].SpinMutex(x.names[0])
 			}
-			if ok, err := m.ForceUnlock(kit.Ctx(t)); !ok || err != nil {
+			if ok, err := m.ForceUnlock(testkit.Ctx(t)); !ok || err != nil {
 				t.Fatalf("Pawl's ForceUnlock: %t, %v", ok, err)
 			}
 		}
@@ -127,7 +127,7 @@ func TestPawlTakesALockFromJava(t *testing.T) {
 		// Redisson's watchdog finds another owner, and leaves the lock alone.
 		x.ask("a", "lock", -1).want(t)
 		force()
-		h, err := y.lock(kit.Ctx(t), engine.Lease(long))
+		h, err := y.lock(testkit.Ctx(t), engine.Lease(long))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestPawlTakesALockFromJava(t *testing.T) {
 			if left := x.ttl(t); left < long-time.Minute {
 				t.Fatalf("after %v the lease is %v", began.Elapsed(), left)
 			}
-			kit.Pause(nil, 20*time.Millisecond)
+			testkit.Pause(nil, 20*time.Millisecond)
 		}
 		if _, err := x.ask("a", "unlock").result(t); err == nil || !strings.HasPrefix(err.Error(), "IllegalMonitorStateException") {
 			t.Errorf("Java unlocks what it has no more: %v", err)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // program is where Maven puts the Java program, seen from here.
@@ -137,7 +137,7 @@ func (a answer) result(t testing.TB) (string, error) {
 		return rest, nil
 	case <-a.jvm.ended:
 		t.Fatalf("Java has ended before it answered %q: %s", a.question, a.jvm.complaints.String())
-	case <-kit.Within(t, patience).Done():
+	case <-testkit.Within(t, patience).Done():
 		t.Fatalf("Java does not answer %q within %v", a.question, patience)
 	}
 	return "", nil
@@ -160,7 +160,7 @@ func (j *jvm) asleep(t testing.TB, all ...answer) {
 	for _, a := range all {
 		threads = append(threads, a.thread)
 	}
-	kit.Eventually(t, "Java waits", func() bool { return j.ask("observer", "asleep", threads...).want(t) == "true" })
+	testkit.Eventually(t, "Java waits", func() bool { return j.ask("observer", "asleep", threads...).want(t) == "true" })
 }
 
 // timed is when it began and ended, if that was asked, and the rest of the answer.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
@@ -29,7 +29,7 @@ func TestLocksOfAKilledJVMGoToPawl(t *testing.T) {
 			c, y := make(chan error, 1), x.rival()
 			granted = append(granted, c)
 			go func() {
-				h, err := y.lock(kit.Within(t, patience))
+				h, err := y.lock(testkit.Within(t, patience))
 				c <- err
 				if err == nil {
 					<-h.Done() // when the engine is closed
@@ -47,7 +47,7 @@ func TestLocksOfAKilledJVMGoToPawl(t *testing.T) {
 			}
 		}
 		for i, x := range all {
-			if err := kit.Receive(t, granted[i]); err != nil {
+			if err := testkit.Receive(t, granted[i]); err != nil {
 				t.Errorf("%s: %v", x.name, err)
 			}
 			x.wantSoon(t, killed)
@@ -57,7 +57,7 @@ func TestLocksOfAKilledJVMGoToPawl(t *testing.T) {
 
 // The locks of a Go process that is killed go to Redisson when their leases end.
 func TestLocksOfAKilledGoProcessGoToJava(t *testing.T) {
-	if urls := kit.PeerArgs(); len(urls) > 0 {
+	if urls := testkit.PeerArgs(); len(urls) > 0 {
 		beKilled(t, urls)
 		return
 	}
@@ -69,8 +69,8 @@ func TestLocksOfAKilledGoProcessGoToJava(t *testing.T) {
 			args = append(args, at.url())
 		}
 		args = append(args, g.name)
-		victim, held := kit.StartPeer(t, args...), make(chan struct{})
-		ended := kit.Background(func() error {
+		victim, held := testkit.StartPeer(t, args...), make(chan struct{})
+		ended := testkit.Background(func() error {
 			return victim.Follow(func(text string) {
 				if text == "held" {
 					close(held)
@@ -113,7 +113,7 @@ func beKilled(t *testing.T, args []string) {
 	s := new(stage)
 	urls, name := args[:len(args)-1], args[len(args)-1]
 	for _, url := range urls {
-		s.engines = append(s.engines, kit.Open(t, url, kit.LeaseOf(quick.lease)))
+		s.engines = append(s.engines, testkit.Open(t, url, testkit.LeaseOf(quick.lease)))
 	}
 	for _, k := range append(slices.Clone(kinds), reading) {
 		for _, g := range k.grounds() {
@@ -130,7 +130,7 @@ func beKilled(t *testing.T, args []string) {
 func (x *subject) awaitRenewal(t testing.TB) {
 	t.Helper()
 	before := x.ttl(t)
-	kit.Eventually(t, "the lease of "+x.name+" is renewed", func() bool {
+	testkit.Eventually(t, "the lease of "+x.name+" is renewed", func() bool {
 		now := x.ttl(t)
 		renewed := now > before
 		before = now

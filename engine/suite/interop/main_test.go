@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // variable says whether the suite runs, and how much of it.
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("NOT TESTED: Pawl beside Redisson. That needs Java: make interop")
 	case "short", "full":
 		short = v == "short"
-		goleak.VerifyTestMain(suite{m}, kit.Endless()...)
+		goleak.VerifyTestMain(suite{m}, testkit.Endless()...)
 	default:
 		fmt.Printf("%s is %q; it must be short or full\n", variable, v)
 		os.Exit(2)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -38,16 +38,16 @@ func TestChannelsInAClusterAreSharded(t *testing.T) {
 		}
 		h := x.mustLock(t)
 		java := x.ask("a", "lock", -1)
-		kit.Eventually(t, "Java listens", func() bool { return listening(1) })
+		testkit.Eventually(t, "Java listens", func() bool { return listening(1) })
 		other := s.engine(t, s.sites[0]).Mutex(x.names[0])
-		pawl := kit.Background(func() error {
-			return other.Do(kit.Within(t, patience), func(context.Context, *engine.Hold) error { return nil })
+		pawl := testkit.Background(func() error {
+			return other.Do(testkit.Within(t, patience), func(context.Context, *engine.Hold) error { return nil })
 		})
-		kit.Eventually(t, "Pawl listens", func() bool { return listening(2) })
+		testkit.Eventually(t, "Pawl listens", func() bool { return listening(2) })
 		unlock(t, h)
 		java.want(t)
 		x.ask("a", "unlock").want(t)
-		if err := kit.Receive(t, pawl); err != nil {
+		if err := testkit.Receive(t, pawl); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +60,7 @@ func moved(t *testing.T, set settings, lease time.Duration) (java, pawl time.Dur
 	x, y := s.subject(t, kinds[0], "{slot} of Java"), s.subject(t, kinds[0], "{slot} of Pawl")
 	var held []hold
 	for _, z := range []*subject{x, y} {
-		h, err := z.lock(kit.Ctx(t), engine.Lease(lease))
+		h, err := z.lock(testkit.Ctx(t), engine.Lease(lease))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func moved(t *testing.T, set settings, lease time.Duration) (java, pawl time.Dur
 	waits := x.whileItWaits(t, func() answer { return x.ask("a", "lock", -1) })
 	other := s.engine(t, s.sites[0])
 	var future *engine.Future[*engine.Hold]
-	s.asleep(t, other, y.about, func() { future = other.Mutex(y.names[0]).LockAsync(kit.Within(t, patience)) })
+	s.asleep(t, other, y.about, func() { future = other.Mutex(y.names[0]).LockAsync(testkit.Within(t, patience)) })
 
 	cluster := s.sites[0].cluster
 	slot := cluster.Slot(x.names[0])
@@ -82,12 +82,12 @@ func moved(t *testing.T, set settings, lease time.Duration) (java, pawl time.Dur
 	}
 	// Both look at the cluster's layout once in a while. They have time to.
 	for began := cputime.Now(); began.Elapsed() < 5*time.Second && !waits.arrived(); {
-		kit.Pause(nil, 20*time.Millisecond)
+		testkit.Pause(nil, 20*time.Millisecond)
 	}
 	released := cputime.Now()
 	unlock(t, held[0])
 	unlock(t, held[1])
-	next, err := future.Await(kit.Within(t, patience))
+	next, err := future.Await(testkit.Within(t, patience))
 	pawl = released.Elapsed()
 	if err != nil {
 		t.Fatal(err)

@@ -5,16 +5,16 @@ import (
 	"os"
 	"testing"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // The permits of a process that is killed go to waiters on the other side when their leases end.
 // Redisson renews no permits, so those of Java have a fixed lease; those of Pawl are renewed.
 func TestPermitsOfAKilledProcessGoToTheOther(t *testing.T) {
-	if urls := kit.PeerArgs(); len(urls) > 0 {
-		e := kit.Open(t, urls[0], kit.LeaseOf(quick.lease))
-		if _, err := e.PermitSemaphore("dead").Acquire(kit.Ctx(t), 1); err != nil {
+	if urls := testkit.PeerArgs(); len(urls) > 0 {
+		e := testkit.Open(t, urls[0], testkit.LeaseOf(quick.lease))
+		if _, err := e.PermitSemaphore("dead").Acquire(testkit.Ctx(t), 1); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Println("held")
@@ -27,14 +27,14 @@ func TestPermitsOfAKilledProcessGoToTheOther(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, g, settings{lease: quick.lease, ownJVM: true})
 			sem := s.engines[0].PermitSemaphore("dead")
-			if err := sem.SetPermits(kit.Ctx(t), 1); err != nil {
+			if err := sem.SetPermits(testkit.Ctx(t), 1); err != nil {
 				t.Fatal(err)
 			}
 			id := s.jvm.ask("a", "permits-take", s.clients[0]+"/dead", 1, 0, s.lease.Milliseconds()).want(t)
-			waits := sem.AcquireAsync(kit.Within(t, patience), 1)
+			waits := sem.AcquireAsync(testkit.Within(t, patience), 1)
 			s.jvm.kill(t)
 			killed := cputime.Now()
-			h, err := waits.Await(kit.Within(t, patience))
+			h, err := waits.Await(testkit.Within(t, patience))
 			if err != nil || h.PermitIDs()[0] == id {
 				t.Fatalf("%v, %v", h, err)
 			}
@@ -45,11 +45,11 @@ func TestPermitsOfAKilledProcessGoToTheOther(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, g, quick)
 			sem := s.engines[0].PermitSemaphore("dead")
-			if err := sem.SetPermits(kit.Ctx(t), 1); err != nil {
+			if err := sem.SetPermits(testkit.Ctx(t), 1); err != nil {
 				t.Fatal(err)
 			}
-			victim, held := kit.StartPeer(t, s.sites[0].url()), make(chan struct{})
-			ended := kit.Background(func() error {
+			victim, held := testkit.StartPeer(t, s.sites[0].url()), make(chan struct{})
+			ended := testkit.Background(func() error {
 				return victim.Follow(func(text string) {
 					if text == "held" {
 						close(held)
@@ -62,8 +62,8 @@ func TestPermitsOfAKilledProcessGoToTheOther(t *testing.T) {
 				t.Fatalf("the process has ended: %v", err)
 			}
 			took := s.jvm.ask("a", "permits-take", s.clients[0]+"/dead", 1, 60_000, 60_000)
-			for began := cputime.Now(); began.Elapsed() < s.lease*4/3; kit.Pause(nil, s.lease/100) { // it is renewed
-				if n, err := sem.Acquired(kit.Ctx(t)); n != 1 || err != nil || took.arrived() {
+			for began := cputime.Now(); began.Elapsed() < s.lease*4/3; testkit.Pause(nil, s.lease/100) { // it is renewed
+				if n, err := sem.Acquired(testkit.Ctx(t)); n != 1 || err != nil || took.arrived() {
 					t.Fatalf("%d are held, %v; Java has one: %t", n, err, took.arrived())
 				}
 			}
@@ -73,7 +73,7 @@ func TestPermitsOfAKilledProcessGoToTheOther(t *testing.T) {
 			killed := cputime.Now()
 			if id := took.want(t); len(id) != 32 {
 				t.Fatalf("Java has %q", id)
-			} else if ok, err := sem.ForceRelease(kit.Ctx(t), id); !ok || err != nil {
+			} else if ok, err := sem.ForceRelease(testkit.Ctx(t), id); !ok || err != nil {
 				t.Error(ok, err)
 			}
 			wantWithin(t, "Java", killed, s.lease+grace)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // permitGrounds are where a PermitSemaphore meets the RPermitExpirableSemaphore of Redisson.
@@ -28,10 +28,10 @@ func TestPermitsAcross(t *testing.T) {
 					t.Errorf("Java counts %s, want %s", got, want)
 				}
 			}
-			if set, err := sem.TrySetPermits(kit.Ctx(t), 3); !set || err != nil {
+			if set, err := sem.TrySetPermits(testkit.Ctx(t), 3); !set || err != nil {
 				t.Fatalf("%v, %v", set, err)
 			}
-			h, err := sem.Acquire(kit.Ctx(t), 2, engine.Lease(time.Minute))
+			h, err := sem.Acquire(testkit.Ctx(t), 2, engine.Lease(time.Minute))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,16 +49,16 @@ func TestPermitsAcross(t *testing.T) {
 			if len(theirs) != 32 {
 				t.Fatalf("Java has %q", theirs)
 			}
-			if n, err := sem.Acquired(kit.Ctx(t)); n != 3 || err != nil {
+			if n, err := sem.Acquired(testkit.Ctx(t)); n != 3 || err != nil {
 				t.Errorf("%d are held, %v", n, err)
 			}
 			var waits *engine.Future[*engine.Hold]
-			s.asleep(t, s.engines[0], "sem", func() { waits = sem.AcquireAsync(kit.Ctx(t), 1) })
+			s.asleep(t, s.engines[0], "sem", func() { waits = sem.AcquireAsync(testkit.Ctx(t), 1) })
 			start := time.Now()
 			if ok := ask("permits-give", theirs).want(t); ok != "true" {
 				t.Errorf("Java gives back: %s", ok)
 			}
-			mine, err := waits.Await(kit.Ctx(t))
+			mine, err := waits.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestPermitsAcross(t *testing.T) {
 			java := ask("permits-take", 1, 30_000, 60_000)
 			s.jvm.asleep(t, java)
 			start = time.Now()
-			if err := mine.Unlock(kit.Ctx(t)); err != nil {
+			if err := mine.Unlock(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
 			theirs = java.want(t)
@@ -78,20 +78,20 @@ func TestPermitsAcross(t *testing.T) {
 			}
 			// Each may give back those of the other, once.
 			for i, want := range []bool{true, false} {
-				if ok, err := sem.ForceRelease(kit.Ctx(t), theirs); ok != want || err != nil {
+				if ok, err := sem.ForceRelease(testkit.Ctx(t), theirs); ok != want || err != nil {
 					t.Errorf("ForceRelease %d: %v, %v", i, ok, err)
 				}
 			}
 			if ok := ask("permits-give", id).want(t); ok != "true" {
 				t.Errorf("Java gives back: %s", ok)
 			}
-			if err := h.Unlock(kit.Ctx(t)); err == nil {
+			if err := h.Unlock(testkit.Ctx(t)); err == nil {
 				t.Error("Unlock of what Java has given back in part")
 			}
 			counts("3 0 3")
 			ask("permits-add", 2).want(t)
 			counts("5 0 5")
-			if err := sem.SetPermits(kit.Ctx(t), 1); err != nil {
+			if err := sem.SetPermits(testkit.Ctx(t), 1); err != nil {
 				t.Error(err)
 			}
 			counts("1 0 1")

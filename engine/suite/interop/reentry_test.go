@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // simple are the types with a state of their own.
@@ -95,7 +95,7 @@ func (x *subject) wantJava(t testing.TB, thread string, locked, mine bool, count
 // wantPawl compares Pawl's view of the lock; no owner means that it is free.
 func (x *subject) wantPawl(t testing.TB, owner string, count int, mine bool) {
 	t.Helper()
-	state, err := x.mutex().State(kit.Ctx(t))
+	state, err := x.mutex().State(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func (x *subject) wantPawl(t testing.TB, owner string, count int, mine bool) {
 func (x *subject) wantHeld(t testing.TB) {
 	t.Helper()
 	var refused *engine.NotAcquiredError
-	if _, err := x.try(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) || !errors.As(err, &refused) || refused.TTL < x.stage.lease/2 {
+	if _, err := x.try(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) || !errors.As(err, &refused) || refused.TTL < x.stage.lease/2 {
 		t.Errorf("Pawl's TryLock: %v; want %v, with the TTL", err, engine.ErrHeld)
 	}
 }
@@ -182,7 +182,7 @@ func TestBothSeeWhoHoldsItAndHowOften(t *testing.T) {
 			x.wantPawl(t, owner, count, true)
 		}
 		pawlHas(1)
-		inner, err := x.lock(h.Context(kit.Ctx(t)))
+		inner, err := x.lock(h.Context(testkit.Ctx(t)))
 		switch {
 		case once && !errors.Is(err, engine.ErrReentry):
 			t.Errorf("Pawl has it twice: %v", err)
@@ -202,7 +202,7 @@ func TestBothSeeWhoHoldsItAndHowOften(t *testing.T) {
 
 func unlock(t testing.TB, h hold) {
 	t.Helper()
-	if err := h.Unlock(kit.Ctx(t)); err != nil {
+	if err := h.Unlock(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 }

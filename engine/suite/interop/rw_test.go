@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 func writes(k kind) bool { return k.writes }
@@ -30,42 +30,42 @@ func TestReadersOfBothAreBesideEachOther(t *testing.T) {
 	onEachStage(t, calm, writes, func(t *testing.T, s *stage, k kind) {
 		for n := range pick(5, 50) { // with new names, which nobody listens to yet
 			x, java, l := s.half(t, k, fmt.Sprint("readers ", n))
-			mine, also := kit.MustLock(t, l.Reader()), kit.MustLock(t, l.Reader())
-			again := kit.MustReenter(t, l.Reader(), also) // for the server they are one, and once
+			mine, also := testkit.MustLock(t, l.Reader()), testkit.MustLock(t, l.Reader())
+			again := testkit.MustReenter(t, l.Reader(), also) // for the server they are one, and once
 			owner := s.jvm.ask(java.thread("reader"), "owner", s.clients[0]).want(t)
 			java.ask("reader", "lock", -1).want(t)
 			java.ask("reader", "lock", -1).want(t)
 			x.wantFields(t, map[string]string{"mode": "read", mine.Owner(): "1", owner: "2"})
 			java.wantJava(t, "reader", true, true, 2)
-			kit.MustUnlock(t, again)
+			testkit.MustUnlock(t, again)
 			java.ask("reader", "unlock").want(t)
 			x.wantFields(t, map[string]string{"mode": "read", mine.Owner(): "1", owner: "1"})
 			var w *engine.Future[*engine.Hold]
-			s.asleep(t, s.engines[0], x.about, func() { w = l.Writer().LockAsync(kit.Within(t, patience)) })
-			kit.MustUnlock(t, mine)
-			if _, err := l.Writer().TryLock(kit.Within(t, patience)); !errors.Is(err, engine.ErrHeld) {
+			s.asleep(t, s.engines[0], x.about, func() { w = l.Writer().LockAsync(testkit.Within(t, patience)) })
+			testkit.MustUnlock(t, mine)
+			if _, err := l.Writer().TryLock(testkit.Within(t, patience)); !errors.Is(err, engine.ErrHeld) {
 				t.Fatalf("a writer beside readers: %v", err)
 			}
-			kit.MustUnlock(t, also)
+			testkit.MustUnlock(t, also)
 			began := time.Now()
 			java.ask("reader", "unlock").want(t)
-			h, err := w.Await(kit.Within(t, patience))
+			h, err := w.Await(testkit.Within(t, patience))
 			if err != nil {
 				t.Fatal(err)
 			}
 			soon(t, "the writer", began)
-			r, err := l.Downgrade(kit.Within(t, patience), h)
+			r, err := l.Downgrade(testkit.Within(t, patience), h)
 			if err != nil {
 				t.Fatal(err)
 			}
 			java.ask("reader", "lock", -1).want(t)
-			kit.MustUnlock(t, r)
+			testkit.MustUnlock(t, r)
 			waits := x.whileItWaits(t, func() answer { return x.ask("writer", "lock", -1) })
 			began = time.Now()
 			java.ask("reader", "unlock").want(t)
 			waits.want(t)
 			soon(t, "the writer of Java", began)
-			if _, err := l.Reader().TryLock(kit.Within(t, patience)); !errors.Is(err, engine.ErrHeld) {
+			if _, err := l.Reader().TryLock(testkit.Within(t, patience)); !errors.Is(err, engine.ErrHeld) {
 				t.Fatalf("a reader beside a writer of Java: %v", err)
 			}
 			x.ask("writer", "unlock").want(t)
@@ -86,12 +86,12 @@ func TestAWriterThatLeavesWakesAllReadersOfBoth(t *testing.T) {
 				if way == "Java unlocks" {
 					x.ask("writer", "lock", -1).want(t)
 				} else {
-					h = kit.MustLock(t, l.Writer())
+					h = testkit.MustLock(t, l.Writer())
 				}
 				var here []*engine.Future[*engine.Hold]
 				s.asleep(t, other, x.about, func() {
 					for range readers {
-						here = append(here, other.RWMutex(l.Writer().Name()).Reader().LockAsync(kit.Within(t, patience)))
+						here = append(here, other.RWMutex(l.Writer().Name()).Reader().LockAsync(testkit.Within(t, patience)))
 					}
 				})
 				var there []answer
@@ -102,10 +102,10 @@ func TestAWriterThatLeavesWakesAllReadersOfBoth(t *testing.T) {
 				began := time.Now()
 				switch way {
 				case "Pawl unlocks":
-					kit.MustUnlock(t, h)
+					testkit.MustUnlock(t, h)
 				case "Pawl downgrades":
 					var err error
-					if h, err = l.Downgrade(kit.Within(t, patience), h); err != nil {
+					if h, err = l.Downgrade(testkit.Within(t, patience), h); err != nil {
 						t.Fatal(err)
 					}
 				case "Java unlocks":
@@ -116,7 +116,7 @@ func TestAWriterThatLeavesWakesAllReadersOfBoth(t *testing.T) {
 				}
 				var all []*engine.Hold
 				for _, f := range here {
-					r, err := f.Await(kit.Within(t, patience))
+					r, err := f.Await(testkit.Within(t, patience))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -127,7 +127,7 @@ func TestAWriterThatLeavesWakesAllReadersOfBoth(t *testing.T) {
 					all = append(all, h)
 				}
 				for _, r := range all {
-					kit.MustUnlock(t, r)
+					testkit.MustUnlock(t, r)
 				}
 				for i := range readers {
 					java.ask(fmt.Sprint("reader", i), "unlock").want(t)
@@ -148,7 +148,7 @@ func TestNoReaderOfBothIsBesideAWriter(t *testing.T) {
 		counter, at := room.counter, s.clients[0]+"/"+room.counter
 		writers := x.ask("writers", "contend", threads, each, limit.Milliseconds(), at, room.capacity)
 		readers := reads.ask("readers", "watch", threads, each, limit.Milliseconds(), at)
-		kit.Eventually(t, "Java has begun", func() bool { return s.sites[0].do(t, counter, "EXISTS", counter) == int64(1) })
+		testkit.Eventually(t, "Java has begun", func() bool { return s.sites[0].do(t, counter, "EXISTS", counter) == int64(1) })
 		var last, wrote, looked, changes, longest atomic.Int64
 		waited := func(d time.Duration) {
 			for was := longest.Load(); int64(d) > was && !longest.CompareAndSwap(was, int64(d)); was = longest.Load() {
@@ -170,27 +170,27 @@ func TestNoReaderOfBothIsBesideAWriter(t *testing.T) {
 					wrote.Add(int64(v.done))
 					changes.Add(int64(v.overlaps))
 					waited(v.longest)
-					kit.Pause(nil, time.Duration(rand.IntN(10_000_000)))
+					testkit.Pause(nil, time.Duration(rand.IntN(10_000_000)))
 				}
 			})
 			all.Go(func() {
 				for n := 0; goesOn(n); n++ {
 					asked := time.Now()
-					h, err := l.Reader().Lock(kit.Within(t, patience))
+					h, err := l.Reader().Lock(testkit.Within(t, patience))
 					if err != nil {
 						t.Error(err)
 						return
 					}
 					waited(time.Since(asked))
 					was := s.sites[0].do(t, counter, "GET", counter)
-					kit.Pause(nil, time.Duration(rand.IntN(2_000_000)))
+					testkit.Pause(nil, time.Duration(rand.IntN(2_000_000)))
 					inside := s.sites[0].do(t, counter+":inside", "GET", counter+":inside")
 					if is := s.sites[0].do(t, counter, "GET", counter); is != was || inside != nil && inside != "0" {
 						changes.Add(1)
 					}
-					kit.MustUnlock(t, h)
+					testkit.MustUnlock(t, h)
 					looked.Add(1)
-					kit.Pause(nil, time.Duration(rand.IntN(10_000_000)))
+					testkit.Pause(nil, time.Duration(rand.IntN(10_000_000)))
 				}
 			})
 		}

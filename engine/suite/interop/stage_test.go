@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -31,7 +31,7 @@ func startSite(t testing.TB, clustered bool) *site {
 	if clustered {
 		return &site{cluster: redistest.StartCluster(t, false), owners: make(map[int]*redistest.Server)}
 	}
-	return &site{single: kit.Server(t)}
+	return &site{single: testkit.Server(t)}
 }
 
 func (s *site) servers() []*redistest.Server {
@@ -136,7 +136,7 @@ func newStage(t testing.TB, g ground, set settings) *stage {
 // engine opens one more engine.
 func (s *stage) engine(t testing.TB, at *site) *engine.Engine {
 	t.Helper()
-	return kit.Open(t, at.url(), func(c *engine.Config) {
+	return testkit.Open(t, at.url(), func(c *engine.Config) {
 		c.Lease = s.lease
 		if s.plainChannels {
 			c.Sharding = "off"
@@ -162,10 +162,10 @@ func (s *stage) listeners(part string) (n int) {
 // refused, listens, and has been refused again. The name is one to which nobody has listened.
 func (s *stage) asleep(t testing.TB, e *engine.Engine, name string, begin func()) {
 	t.Helper()
-	before, waiting := kit.Client(e).Stats().Commands, e.Stats().Waiting
+	before, waiting := testkit.Client(e).Stats().Commands, e.Stats().Waiting
 	begin()
-	kit.Eventually(t, "Go waits", func() bool {
-		own := kit.Client(e).Stats()
+	testkit.Eventually(t, "Go waits", func() bool {
+		own := testkit.Client(e).Stats()
 		return e.Stats().Waiting > waiting && s.listeners(name) > 0 && own.Commands >= before+2 && own.InFlight == 0
 	})
 }
@@ -175,7 +175,7 @@ func (s *stage) polls(t testing.TB, begin func()) {
 	t.Helper()
 	before := s.scripts()
 	begin()
-	kit.Eventually(t, "it waits", func() bool { return s.scripts() > before+1 })
+	testkit.Eventually(t, "it waits", func() bool { return s.scripts() > before+1 })
 }
 
 // scripts is how many scripts the servers have run.
@@ -195,13 +195,13 @@ func (s *stage) clean(t testing.TB) {
 	t.Helper()
 	for _, at := range s.sites {
 		for _, server := range at.servers() {
-			kit.Eventually(t, "no key is left on "+server.Addr(), func() bool {
+			testkit.Eventually(t, "no key is left on "+server.Addr(), func() bool {
 				counters, _ := server.Do("KEYS", "redisson_lock_token:*").([]any) // these stay
 				return server.Do("DBSIZE") == int64(len(counters))
 			})
 		}
 	}
-	kit.Eventually(t, "no channel is left", func() bool { return s.listeners("") == 0 })
+	testkit.Eventually(t, "no channel is left", func() bool { return s.listeners("") == 0 })
 }
 
 // onEachStage runs a test for each kind, on each of its grounds. Kinds share the servers.

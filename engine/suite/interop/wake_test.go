@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // wait is a thing that one side holds and the other side waits for, on one stage and of one name.
@@ -68,7 +68,7 @@ func lockWait(name string, holds, waits kind) waitKind {
 func semaphoreWait(t *testing.T, s *stage, about string) *wait {
 	c := counted{s, "semaphore/" + about}
 	sem := s.engines[0].Semaphore(c.name)
-	if _, err := sem.TrySetPermits(kit.Ctx(t), 1); err != nil {
+	if _, err := sem.TrySetPermits(testkit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	return c.wait(func(ctx context.Context) (func(ctx context.Context) error, error) {
@@ -83,7 +83,7 @@ func semaphoreWait(t *testing.T, s *stage, about string) *wait {
 func permitWait(t *testing.T, s *stage, about string) *wait {
 	c := counted{s, "permits/" + about}
 	sem := s.engines[0].PermitSemaphore(c.name)
-	if err := sem.SetPermits(kit.Ctx(t), 1); err != nil {
+	if err := sem.SetPermits(testkit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	return c.wait(func(ctx context.Context) (func(ctx context.Context) error, error) {
@@ -141,7 +141,7 @@ func timed(question []any) []any { return append([]any{"timed"}, question...) }
 // toJava has Java wait for Pawl: from when Pawl begins to release until the thread of Java goes on.
 func (w *wait) toJava(t testing.TB) time.Duration {
 	t.Helper()
-	ctx := kit.Within(t, patience)
+	ctx := testkit.Within(t, patience)
 	leave, err := w.holds(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func (w *wait) toJava(t testing.TB) time.Duration {
 // toGo has Pawl wait for Java.
 func (w *wait) toGo(t testing.TB) time.Duration {
 	t.Helper()
-	ctx := kit.Within(t, patience)
+	ctx := testkit.Within(t, patience)
 	out := w.enter(t, "holder", w.javaHolds)
 	type entered struct {
 		at    time.Time
@@ -185,7 +185,7 @@ func (w *wait) toGo(t testing.TB) time.Duration {
 		w.stage.polls(t, begin)
 	case w.composed: // engines and names ask in turn
 		begin()
-		kit.Eventually(t, "Go waits", func() bool { return w.stage.listeners(w.about) > 0 })
+		testkit.Eventually(t, "Go waits", func() bool { return w.stage.listeners(w.about) > 0 })
 	default:
 		w.stage.asleep(t, w.stage.engines[0], w.about, begin)
 	}
@@ -193,7 +193,7 @@ func (w *wait) toGo(t testing.TB) time.Duration {
 		t.Fatal("both have it")
 	}
 	released, _, _ := w.ask("holder", timed(out)).timed(t)
-	woken := kit.Receive(t, in)
+	woken := testkit.Receive(t, in)
 	if woken.err != nil {
 		t.Fatal(woken.err)
 	}
@@ -232,7 +232,7 @@ func (k waitKind) measure(t *testing.T, s *stage) {
 		wakes[0] = append(wakes[0], java.toJava(t))
 
 		began = time.Now()
-		if err := s.engines[0].Ping(kit.Ctx(t)); err != nil {
+		if err := s.engines[0].Ping(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
 		trips[1] = append(trips[1], time.Since(began))
@@ -266,7 +266,7 @@ func (all times) String() string {
 // mustLock locks as Pawl does.
 func (x *subject) mustLock(t testing.TB) hold {
 	t.Helper()
-	h, err := x.lock(kit.Within(t, patience))
+	h, err := x.lock(testkit.Within(t, patience))
 	if err != nil {
 		t.Fatal(err)
 	}

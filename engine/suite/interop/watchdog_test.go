@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
@@ -35,14 +35,14 @@ func TestBothWatchdogsRenew(t *testing.T) {
 				before[i] = left
 			}
 			if n%10 == 0 {
-				if _, err := java.rival().try(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) && !k.composed || err == nil {
+				if _, err := java.rival().try(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) && !k.composed || err == nil {
 					t.Fatalf("Pawl, of Java's: %v", err)
 				}
 				if got := pawl.rival().ask("b", "try", 0, -1).want(t); got != "false" {
 					t.Fatal("Java has Pawl's")
 				}
 			}
-			kit.Pause(nil, 20*time.Millisecond)
+			testkit.Pause(nil, 20*time.Millisecond)
 		}
 		if err := h.Err(); err != nil {
 			t.Error(err)

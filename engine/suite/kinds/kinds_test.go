@@ -7,16 +7,16 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // Code that takes a Lock works with each of them.
 func TestLock_EveryKind_IsOne(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	v := s.Open()
 	e := v[0]
-	if err := e.PermitSemaphore("p").SetPermits(kit.Ctx(t), 2); err != nil {
+	if err := e.PermitSemaphore("p").SetPermits(testkit.Ctx(t), 2); err != nil {
 		t.Fatal(err)
 	}
 	for name, l := range map[string]engine.Lock{
@@ -32,22 +32,22 @@ func TestLock_EveryKind_IsOne(t *testing.T) {
 				t.Errorf("%s of %s: %v, %v", how, name, h, err)
 				return
 			}
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
-		h, err := l.Lock(kit.Ctx(t))
+		h, err := l.Lock(testkit.Ctx(t))
 		held("Lock", h, err)
-		h, err = l.TryLock(kit.Ctx(t))
+		h, err = l.TryLock(testkit.Ctx(t))
 		held("TryLock", h, err)
-		h, err = l.LockAsync(kit.Ctx(t)).Await(kit.Ctx(t))
+		h, err = l.LockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t))
 		held("LockAsync", h, err)
-		h, err = l.TryLockAsync(kit.Ctx(t)).Await(kit.Ctx(t))
+		h, err = l.TryLockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t))
 		held("TryLockAsync", h, err)
 		ran := 0
 		run := func(_ context.Context, h *engine.Hold) error { ran++; return h.Err() }
-		if err := l.Do(kit.Ctx(t), run); err != nil {
+		if err := l.Do(testkit.Ctx(t), run); err != nil {
 			t.Errorf("Do of %s: %v", name, err)
 		}
-		if did, err := l.TryDo(kit.Ctx(t), run); !did || err != nil || ran != 2 {
+		if did, err := l.TryDo(testkit.Ctx(t), run); !did || err != nil || ran != 2 {
 			t.Errorf("TryDo of %s: %v, %v", name, did, err)
 		}
 	}
@@ -69,12 +69,12 @@ func TestEngine_NameOfAnotherKind_IsRefused(t *testing.T) {
 		return use{
 			family,
 			func(t *testing.T, e *engine.Engine) func() {
-				h := kit.MustLock(t, of(e))
-				return func() { kit.MustUnlock(t, h) }
+				h := testkit.MustLock(t, of(e))
+				return func() { testkit.MustUnlock(t, h) }
 			},
 			map[string]func(ctx context.Context, e *engine.Engine) error{
-				"TryLock": func(ctx context.Context, e *engine.Engine) error { return kit.ErrOf(of(e).TryLock(ctx)) },
-				"Lock":    func(ctx context.Context, e *engine.Engine) error { return kit.ErrOf(of(e).Lock(ctx)) },
+				"TryLock": func(ctx context.Context, e *engine.Engine) error { return testkit.ErrOf(of(e).TryLock(ctx)) },
+				"Lock":    func(ctx context.Context, e *engine.Engine) error { return testkit.ErrOf(of(e).Lock(ctx)) },
 			},
 		}
 	}
@@ -88,10 +88,10 @@ func TestEngine_NameOfAnotherKind_IsRefused(t *testing.T) {
 		"semaphore": {
 			"semaphore",
 			func(t *testing.T, e *engine.Engine) func() {
-				kit.MustSetPermits(t, e.Semaphore("x"), 3)
-				p := kit.MustAcquire(t, e.Semaphore("x"), 1)
+				testkit.MustSetPermits(t, e.Semaphore("x"), 3)
+				p := testkit.MustAcquire(t, e.Semaphore("x"), 1)
 				return func() {
-					if err := p.Release(kit.Ctx(t)); err != nil {
+					if err := p.Release(testkit.Ctx(t)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -113,15 +113,15 @@ func TestEngine_NameOfAnotherKind_IsRefused(t *testing.T) {
 			"latch",
 			func(t *testing.T, e *engine.Engine) func() {
 				l := e.Latch("x")
-				if set, err := l.TrySetCount(kit.Ctx(t), 1); !set || err != nil {
+				if set, err := l.TrySetCount(testkit.Ctx(t), 1); !set || err != nil {
 					t.Fatal(set, err)
 				}
-				f := l.AwaitAsync(kit.Ctx(t))
+				f := l.AwaitAsync(testkit.Ctx(t))
 				return func() {
-					if err := errors.Join(l.CountDown(kit.Ctx(t)), l.Await(kit.Ctx(t))); err != nil {
+					if err := errors.Join(l.CountDown(testkit.Ctx(t)), l.Await(testkit.Ctx(t))); err != nil {
 						t.Error(err)
 					}
-					if _, err := f.Await(kit.Ctx(t)); err != nil {
+					if _, err := f.Await(testkit.Ctx(t)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -138,11 +138,11 @@ func TestEngine_NameOfAnotherKind_IsRefused(t *testing.T) {
 		"permits": {
 			"permits",
 			func(t *testing.T, e *engine.Engine) func() {
-				if err := e.PermitSemaphore("x").SetPermits(kit.Ctx(t), 3); err != nil {
+				if err := e.PermitSemaphore("x").SetPermits(testkit.Ctx(t), 3); err != nil {
 					t.Fatal(err)
 				}
-				h := kit.MustTake(t, e.PermitSemaphore("x"), 1)
-				return func() { kit.MustUnlock(t, h) }
+				h := testkit.MustTake(t, e.PermitSemaphore("x"), 1)
+				return func() { testkit.MustUnlock(t, h) }
 			},
 			map[string]func(ctx context.Context, e *engine.Engine) error{
 				"SetPermits": func(ctx context.Context, e *engine.Engine) error { return e.PermitSemaphore("x").SetPermits(ctx, 1) },
@@ -168,8 +168,8 @@ func TestEngine_NameOfAnotherKind_IsRefused(t *testing.T) {
 	for one, first := range uses {
 		t.Run(one, func(t *testing.T) {
 			t.Parallel()
-			s := kit.Server(t)
-			e := kit.Open(t, s.URL())
+			s := testkit.Server(t)
+			e := testkit.Open(t, s.URL())
 			end := first.begin(t, e)
 			value, keys := s.Do("DUMP", "x"), s.Do("DBSIZE")
 			for other, second := range uses {
@@ -177,7 +177,7 @@ func TestEngine_NameOfAnotherKind_IsRefused(t *testing.T) {
 					continue
 				}
 				for what, ask := range second.ask {
-					if err := ask(kit.Ctx(t), e); !errors.Is(err, engine.ErrKind) || !kit.HasText(err, "uses the name for "+shown[first.family]) {
+					if err := ask(testkit.Ctx(t), e); !errors.Is(err, engine.ErrKind) || !testkit.HasText(err, "uses the name for "+shown[first.family]) {
 						t.Errorf("%s of a %s: %v", what, other, err)
 					}
 				}
@@ -235,26 +235,26 @@ func TestEngine_NameThatOnlyLingers_IsFreeForEveryKind(t *testing.T) {
 		for other, use := range second {
 			t.Run(one+" "+other, func(t *testing.T) {
 				t.Parallel()
-				s := kit.Server(t)
-				e, far := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-				h := kit.MustLock(t, first(far))
+				s := testkit.Server(t)
+				e, far := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+				h := testkit.MustLock(t, first(far))
 				if one == "read" { // a reader waits for a writer
-					kit.MustUnlock(t, h)
-					h = kit.MustLock(t, locks["write"](far))
+					testkit.MustUnlock(t, h)
+					h = testkit.MustLock(t, locks["write"](far))
 				}
-				ctx, cancel := context.WithCancel(kit.Ctx(t))
+				ctx, cancel := context.WithCancel(testkit.Ctx(t))
 				defer cancel()
 				waits := first(e).LockAsync(ctx)
-				kit.Eventually(t, "it was refused, and listens", func() bool { return e.Stats().Channels == 1 })
+				testkit.Eventually(t, "it was refused, and listens", func() bool { return e.Stats().Channels == 1 })
 				cancel()
-				if _, err := waits.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+				if _, err := waits.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 					t.Fatal(err)
 				}
-				kit.MustUnlock(t, h)
+				testkit.MustUnlock(t, h)
 				// One who gives up leaves the queue of a fair lock by a command: until its answer the name is in use.
-				kit.Eventually(t, "nothing is out", func() bool { return e.Stats().InFlight == 0 })
+				testkit.Eventually(t, "nothing is out", func() bool { return e.Stats().InFlight == 0 })
 				s.Do("FLUSHALL")
-				if err := use(kit.Ctx(t), e); err != nil {
+				if err := use(testkit.Ctx(t), e); err != nil {
 					t.Error(err)
 				}
 			})
@@ -264,17 +264,17 @@ func TestEngine_NameThatOnlyLingers_IsFreeForEveryKind(t *testing.T) {
 
 func TestTryLock_UnderAHoldOfAnotherKind_SaysWhichKindThatIs(t *testing.T) {
 	t.Parallel()
-	e := kit.Open(t, kit.Server(t).URL())
+	e := testkit.Open(t, testkit.Server(t).URL())
 	for want, locks := range map[string][2]engine.Mutex{
 		"a Mutex":     {e.SpinMutex("s"), e.FairMutex("s")},
 		"a FairMutex": {e.FairMutex("f"), e.RWMutex("f").Reader()},
 		"an RWMutex":  {e.RWMutex("rw").Reader(), e.Mutex("rw")},
 	} {
-		h := kit.MustLock(t, locks[0])
-		if err := kit.ErrOf(locks[1].TryLock(h.Context(kit.Ctx(t)))); !errors.Is(err, engine.ErrKind) || !kit.HasText(err, "the name for "+want) {
+		h := testkit.MustLock(t, locks[0])
+		if err := testkit.ErrOf(locks[1].TryLock(h.Context(testkit.Ctx(t)))); !errors.Is(err, engine.ErrKind) || !testkit.HasText(err, "the name for "+want) {
 			t.Errorf("%s: %v", want, err)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
 }
 
@@ -282,30 +282,30 @@ func TestTryLock_UnderAHoldOfAnotherKind_SaysWhichKindThatIs(t *testing.T) {
 // engine, too.
 func TestSpinMutex_UnderAMutexOfItsName_Reenters(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	kinds := map[string]engine.Mutex{"mutex": e.Mutex("x"), "spin": e.SpinMutex("x")}
 	for outer, m := range kinds {
 		for inner, other := range kinds {
-			h := kit.MustLock(t, m)
-			again := kit.MustReenter(t, other, h)
-			if got := kit.Count(t, again, kit.Fields(t, s, "x")); got != "2" || again.Owner() != h.Owner() {
+			h := testkit.MustLock(t, m)
+			again := testkit.MustReenter(t, other, h)
+			if got := testkit.Count(t, again, testkit.Fields(t, s, "x")); got != "2" || again.Owner() != h.Owner() {
 				t.Errorf("%s in %s is counted %q, owners %s and %s", inner, outer, got, again.Owner(), h.Owner())
 			}
-			kit.MustUnlock(t, again)
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, again)
+			testkit.MustUnlock(t, h)
 		}
 	}
-	many, err := engine.Multi(e.SpinMutex("x"), e.SpinMutex("y")).Lock(kit.Ctx(t))
+	many, err := engine.Multi(e.SpinMutex("x"), e.SpinMutex("y")).Lock(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := e.Mutex("y").TryLock(many.Context(kit.Ctx(t)))
+	again, err := e.Mutex("y").TryLock(many.Context(testkit.Ctx(t)))
 	if err != nil {
 		t.Fatalf("a Mutex in a MultiLock of SpinMutexes: %v", err)
 	}
-	kit.MustUnlock(t, again)
-	if err := many.Unlock(kit.Ctx(t)); err != nil {
+	testkit.MustUnlock(t, again)
+	if err := many.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -20,25 +20,25 @@ func TestConfig_TimeoutOfCenturies_IsNone(t *testing.T) {
 	for name, d := range endless {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, p, e := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout, c.DialTimeout, c.CloseTimeout = d, d, d })
+			_, p, e := testkit.Behind(t, func(c *engine.Config) { c.CommandTimeout, c.DialTimeout, c.CloseTimeout = d, d, d })
 			m := e.Mutex("x")
-			h := kit.MustLock(t, e.Mutex("y"), engine.Lease(time.Hour))
+			h := testkit.MustLock(t, e.Mutex("y"), engine.Lease(time.Hour))
 			p.Pause(faultproxy.All)
-			first, try := m.LockAsync(kit.Ctx(t)), m.TryLockAsync(kit.Ctx(t)) // behind a command that is out
+			first, try := m.LockAsync(testkit.Ctx(t)), m.TryLockAsync(testkit.Ctx(t)) // behind a command that is out
 			extended := make(chan error, 1)
-			go func() { extended <- h.Extend(kit.Ctx(t), time.Hour) }()
-			kit.Eventually(t, "both are out", func() bool { return e.Stats().InFlight == 2 })
+			go func() { extended <- h.Extend(testkit.Ctx(t), time.Hour) }()
+			testkit.Eventually(t, "both are out", func() bool { return e.Stats().InFlight == 2 })
 			if _, err := try.Result(); !errors.Is(err, engine.ErrPending) {
 				t.Errorf("TryLock: %v, before anybody has answered", err)
 			}
 			p.Resume()
-			if err := kit.Receive(t, extended); err != nil {
+			if err := testkit.Receive(t, extended); err != nil {
 				t.Errorf("Extend: %v", err)
 			}
-			if _, err := first.Await(kit.Ctx(t)); err != nil {
+			if _, err := first.Await(testkit.Ctx(t)); err != nil {
 				t.Errorf("Lock: %v", err)
 			}
-			if _, err := try.Await(kit.Ctx(t)); !errors.As(err, new(*engine.NotAcquiredError)) {
+			if _, err := try.Await(testkit.Ctx(t)); !errors.As(err, new(*engine.NotAcquiredError)) {
 				t.Errorf("TryLock: %v", err)
 			}
 			if err := e.Close(); err != nil {
@@ -51,32 +51,32 @@ func TestConfig_TimeoutOfCenturies_IsNone(t *testing.T) {
 // What the server is told is no bound: so long a lease is a mistake.
 func TestLease_OfCenturies_IsRefused(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	m := e.Mutex("x")
-	fixed := kit.MustLock(t, e.Mutex("fixed"), engine.Lease(time.Hour))
+	fixed := testkit.MustLock(t, e.Mutex("fixed"), engine.Lease(time.Hour))
 	for name, d := range endless {
 		t.Run(name, func(t *testing.T) {
 			for what, opts := range map[string][]engine.Option{"Lease": {engine.Lease(d)}, "MinHold": {engine.MinHold(d)}} {
-				if _, err := m.Lock(kit.Ctx(t), opts...); !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, what) || !kit.HasText(err, "at most") {
+				if _, err := m.Lock(testkit.Ctx(t), opts...); !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, what) || !testkit.HasText(err, "at most") {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if err := fixed.Extend(kit.Ctx(t), d); !errors.Is(err, engine.ErrInvalid) {
+			if err := fixed.Extend(testkit.Ctx(t), d); !errors.Is(err, engine.ErrInvalid) {
 				t.Errorf("Extend: %v", err)
 			}
 		})
 	}
 	// The longest that is taken, and everything with it.
-	h := kit.MustLock(t, m, engine.Lease(lock.MaxDuration), engine.MinHold(lock.MaxDuration))
-	if left := kit.PTTL(t, s, "x"); left < lock.MaxDuration-time.Hour {
+	h := testkit.MustLock(t, m, engine.Lease(lock.MaxDuration), engine.MinHold(lock.MaxDuration))
+	if left := testkit.PTTL(t, s, "x"); left < lock.MaxDuration-time.Hour {
 		t.Errorf("the key has %v left", left)
 	}
-	if err := h.Extend(kit.Ctx(t), lock.MaxDuration); err != nil {
+	if err := h.Extend(testkit.Ctx(t), lock.MaxDuration); err != nil {
 		t.Errorf("Extend: %v", err)
 	}
-	kit.MustUnlock(t, h)
-	if left := kit.PTTL(t, s, "x"); left < lock.MaxDuration-time.Hour {
+	testkit.MustUnlock(t, h)
+	if left := testkit.PTTL(t, s, "x"); left < lock.MaxDuration-time.Hour {
 		t.Errorf("unlocked within its MinHold, the key has %v left", left)
 	}
 }

@@ -7,44 +7,44 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
 // One that gives up before it was sent makes way for those behind it.
 func TestExtend_GivesUpInTheQueue_NextOneTakesItsTurn(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
+	s, p, e := testkit.Behind(t)
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m, engine.Lease(20*time.Second))
+	h := testkit.MustLock(t, m, engine.Lease(20*time.Second))
 	p.Pause(faultproxy.All)
-	reentry := m.LockAsync(h.Context(kit.Ctx(t)))
-	kit.Eventually(t, "the re-entry is in flight", func() bool { return e.Stats().InFlight > 0 })
+	reentry := m.LockAsync(h.Context(testkit.Ctx(t)))
+	testkit.Eventually(t, "the re-entry is in flight", func() bool { return e.Stats().InFlight > 0 })
 	extend := func(ctx context.Context, d time.Duration) <-chan error {
 		waits, extended := &seenWaiting{ctx, make(chan struct{}, 1)}, make(chan error, 1)
 		go func() { extended <- h.Extend(waits, d) }()
-		kit.Receive(t, waits.seen)
+		testkit.Receive(t, waits.seen)
 		return extended
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	first := extend(ctx, time.Minute)
-	second := extend(kit.Ctx(t), time.Hour)
+	second := extend(testkit.Ctx(t), time.Hour)
 	cancel()
-	if err := kit.Receive(t, first); !errors.Is(err, engine.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) {
+	if err := testkit.Receive(t, first); !errors.Is(err, engine.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) {
 		t.Errorf("the first: %v", err)
 	}
 	p.Resume()
-	if err := kit.Receive(t, second); err != nil {
+	if err := testkit.Receive(t, second); err != nil {
 		t.Fatalf("the second: %v", err)
 	}
-	if left := kit.PTTL(t, s, "x"); left < 50*time.Minute {
+	if left := testkit.PTTL(t, s, "x"); left < 50*time.Minute {
 		t.Errorf("Extend by an hour succeeded, and the key has %v left", left)
 	}
-	if _, err := reentry.Await(kit.Ctx(t)); err != nil {
+	if _, err := reentry.Await(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	kit.MustUnlock(t, h)
-	kit.Clean(t, s)
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s)
 }
 
 // seenWaiting says when somebody waits for it.
@@ -64,31 +64,31 @@ func (c *seenWaiting) Done() <-chan struct{} {
 // Unlock, while Extend waits for its answer, ends the hold for Extend, too.
 func TestExtend_UnlockOvertakes_IsNotHeld(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
-	h := kit.MustLock(t, e.Mutex("x"), engine.Lease(20*time.Second))
+	s, p, e := testkit.Behind(t)
+	h := testkit.MustLock(t, e.Mutex("x"), engine.Lease(20*time.Second))
 	p.Pause(faultproxy.All)
 	extended := make(chan error, 1)
-	go func() { extended <- h.Extend(kit.Ctx(t), 30*time.Second) }()
-	kit.Eventually(t, "it is in flight", func() bool { return e.Stats().InFlight > 0 })
+	go func() { extended <- h.Extend(testkit.Ctx(t), 30*time.Second) }()
+	testkit.Eventually(t, "it is in flight", func() bool { return e.Stats().InFlight > 0 })
 	released := h.UnlockAsync()
-	if err := kit.Receive(t, extended); !errors.Is(err, engine.ErrNotHeld) || errors.Is(err, engine.ErrReleased) {
+	if err := testkit.Receive(t, extended); !errors.Is(err, engine.ErrNotHeld) || errors.Is(err, engine.ErrReleased) {
 		t.Errorf("Extend: %v", err)
 	}
 	p.Resume()
-	if _, err := released.Await(kit.Ctx(t)); err != nil {
+	if _, err := released.Await(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 // What cannot be extended says which hold can be, if any.
 func TestExtend_Reentry_SaysWhichHoldHasTheLease(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	watched, fixed := kit.MustLock(t, e.Mutex("w")), kit.MustLock(t, e.Mutex("f"), engine.Lease(time.Minute))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	watched, fixed := testkit.MustLock(t, e.Mutex("w")), testkit.MustLock(t, e.Mutex("f"), engine.Lease(time.Minute))
 	under := func(name string, h *engine.Hold, opts ...engine.Option) *engine.Hold {
-		return kit.MustReenter(t, e.Mutex(name), h, opts...)
+		return testkit.MustReenter(t, e.Mutex(name), h, opts...)
 	}
 	ofWatched, ofFixed := under("w", watched), under("f", fixed)
 	for what, x := range map[string]struct {
@@ -102,8 +102,8 @@ func TestExtend_Reentry_SaysWhichHoldHasTheLease(t *testing.T) {
 		"a re-entry of a hold with a lease":  {ofFixed, "extend that one"},
 		"the re-entry of that":               {under("f", ofFixed), "extend that one"},
 	} {
-		err := x.h.Extend(kit.Ctx(t), 2*time.Minute)
-		if x.text == "" && err != nil || x.text != "" && (!errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, x.text)) {
+		err := x.h.Extend(testkit.Ctx(t), 2*time.Minute)
+		if x.text == "" && err != nil || x.text != "" && (!errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, x.text)) {
 			t.Errorf("Extend of %s: %v, want %q", what, err, x.text)
 		}
 	}
@@ -115,25 +115,25 @@ func TestExtend_UnlockOfItOrItsParentOvertakes_SaysNotHeld(t *testing.T) {
 	for name, reenter := range map[string]bool{"a hold": false, "a re-entry whose parent is unlocked": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, p, e := kit.Behind(t)
-			parent := kit.MustLock(t, e.Mutex("x"), engine.Lease(20*time.Second))
+			s, p, e := testkit.Behind(t)
+			parent := testkit.MustLock(t, e.Mutex("x"), engine.Lease(20*time.Second))
 			h := parent
 			if reenter {
-				h = kit.MustReenter(t, e.Mutex("x"), parent, engine.Lease(20*time.Second))
+				h = testkit.MustReenter(t, e.Mutex("x"), parent, engine.Lease(20*time.Second))
 			}
 			p.Pause(faultproxy.All)
 			extended := make(chan error, 1)
-			go func() { extended <- h.Extend(kit.Ctx(t), 30*time.Second) }()
-			kit.Eventually(t, "it is in flight", func() bool { return e.Stats().InFlight > 0 })
+			go func() { extended <- h.Extend(testkit.Ctx(t), 30*time.Second) }()
+			testkit.Eventually(t, "it is in flight", func() bool { return e.Stats().InFlight > 0 })
 			f := parent.UnlockAsync()
-			if err := kit.Receive(t, extended); !errors.Is(err, engine.ErrNotHeld) || errors.Is(err, engine.ErrReleased) {
+			if err := testkit.Receive(t, extended); !errors.Is(err, engine.ErrNotHeld) || errors.Is(err, engine.ErrReleased) {
 				t.Errorf("Extend: %v", err)
 			}
 			p.Resume()
-			if _, err := f.Await(kit.Ctx(t)); err != nil {
+			if _, err := f.Await(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
-			kit.Clean(t, s)
+			testkit.Clean(t, s)
 		})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -28,8 +28,8 @@ func TestUnlock_Context_IsItsOnlyBound(t *testing.T) {
 		for when, cancelled := range map[string]bool{"": false, ", whose parent was cancelled": true} {
 			t.Run(name+when, func(t *testing.T) {
 				t.Parallel()
-				s, p, e := kit.Behind(t, kit.Patient)
-				h := kit.MustLock(t, e.Mutex("x"))
+				s, p, e := testkit.Behind(t, testkit.Patient)
+				h := testkit.MustLock(t, e.Mutex("x"))
 				parent, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				ctx := c.given(h.Context(parent))
@@ -37,8 +37,8 @@ func TestUnlock_Context_IsItsOnlyBound(t *testing.T) {
 					cancel()
 				}
 				p.Pause(faultproxy.Carried("EVALSHA"))
-				unlocked := kit.Background(func() error { return h.Unlock(ctx) })
-				kit.Eventually(t, "the release is out", func() bool { return h.Err() == engine.ErrReleased })
+				unlocked := testkit.Background(func() error { return h.Unlock(ctx) })
+				testkit.Eventually(t, "the release is out", func() bool { return h.Err() == engine.ErrReleased })
 				if !cancelled || c.free {
 					select {
 					case err := <-unlocked:
@@ -47,7 +47,7 @@ func TestUnlock_Context_IsItsOnlyBound(t *testing.T) {
 					}
 					p.Resume()
 				}
-				switch err := kit.Receive(t, unlocked); {
+				switch err := testkit.Receive(t, unlocked); {
 				case !cancelled || c.free:
 					if err != nil {
 						t.Errorf("Unlock: %v", err)
@@ -56,7 +56,7 @@ func TestUnlock_Context_IsItsOnlyBound(t *testing.T) {
 					t.Errorf("Unlock: %v, want that the parent was cancelled", err)
 				}
 				p.Resume()
-				kit.Eventually(t, "it is released", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+				testkit.Eventually(t, "it is released", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 			})
 		}
 	}

@@ -10,38 +10,38 @@ import (
 	"weak"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 func TestHold_KeyDeleted_IsLostAtTheNextRenewal(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Server(t)
-		e := kit.Open(t, s.URL(), kit.ShortLease(time.Second))
-		h := kit.MustLock(t, e.Mutex("x"))
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
+		e := testkit.Open(t, s.URL(), testkit.ShortLease(time.Second))
+		h := testkit.MustLock(t, e.Mutex("x"))
 		s.Do("DEL", "x")
 		deleted := cputime.Now()
-		kit.Receive(t, h.Done())
-		kit.WantLost(t, "Err", h.Err(), engine.GoneOnServer)
+		testkit.Receive(t, h.Done())
+		testkit.WantLost(t, "Err", h.Err(), engine.GoneOnServer)
 		if d := deleted.Elapsed(); d > 2*time.Second {
 			t.Errorf("noticed after %v", d)
 		}
-		kit.WantLost(t, "Unlock", h.Unlock(kit.Ctx(t)), engine.GoneOnServer)
-		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
-		kit.Clean(t, s)
+		testkit.WantLost(t, "Unlock", h.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
+		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
+		testkit.Clean(t, s)
 	})
 }
 
 func TestHold_KeyOverwritten_IsLostAtTheNextRenewal(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Server(t)
-		e := kit.Open(t, s.URL(), kit.ShortLease(time.Second))
-		h := kit.MustLock(t, e.Mutex("x"))
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
+		e := testkit.Open(t, s.URL(), testkit.ShortLease(time.Second))
+		h := testkit.MustLock(t, e.Mutex("x"))
 		s.Do("SET", "x", "somebody else's")
-		kit.Receive(t, h.Done())
-		kit.WantLost(t, "Err", h.Err(), engine.TakenOnServer)
+		testkit.Receive(t, h.Done())
+		testkit.WantLost(t, "Err", h.Err(), engine.TakenOnServer)
 		if v := s.Do("GET", "x"); v != "somebody else's" {
 			t.Errorf("the key is %v now", v)
 		}
@@ -50,17 +50,17 @@ func TestHold_KeyOverwritten_IsLostAtTheNextRenewal(t *testing.T) {
 
 func TestUnlock_LockLost_NoticesIt(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	gone, taken, child := kit.MustLock(t, e.Mutex("g")), kit.MustLock(t, e.Mutex("t")), kit.MustLock(t, e.Mutex("c"))
-	inner := kit.MustReenter(t, e.Mutex("c"), child)
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	gone, taken, child := testkit.MustLock(t, e.Mutex("g")), testkit.MustLock(t, e.Mutex("t")), testkit.MustLock(t, e.Mutex("c"))
+	inner := testkit.MustReenter(t, e.Mutex("c"), child)
 	s.Do("DEL", "g", "c")
 	s.Do("SET", "t", "1")
-	kit.WantLost(t, "deleted", gone.Unlock(kit.Ctx(t)), engine.GoneOnServer)
-	kit.WantLost(t, "deleted, again", gone.Unlock(kit.Ctx(t)), engine.GoneOnServer)
-	kit.WantLost(t, "overwritten", taken.Unlock(kit.Ctx(t)), engine.TakenOnServer)
-	kit.WantLost(t, "re-entry", inner.Unlock(kit.Ctx(t)), engine.GoneOnServer)
-	kit.WantLost(t, "its parent", child.Err(), engine.GoneOnServer)
+	testkit.WantLost(t, "deleted", gone.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
+	testkit.WantLost(t, "deleted, again", gone.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
+	testkit.WantLost(t, "overwritten", taken.Unlock(testkit.Ctx(t)), engine.TakenOnServer)
+	testkit.WantLost(t, "re-entry", inner.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
+	testkit.WantLost(t, "its parent", child.Err(), engine.GoneOnServer)
 	if n := e.Stats().Lost[engine.GoneOnServer]; n < 2 {
 		t.Errorf("%d were counted as gone", n)
 	}
@@ -68,74 +68,74 @@ func TestUnlock_LockLost_NoticesIt(t *testing.T) {
 
 func TestForceUnlock_Held_ReleasesAndReportsIt(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	a, b := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	a, b := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 	m := b.Mutex("x")
-	if was, err := m.ForceUnlock(kit.Ctx(t)); was || err != nil {
+	if was, err := m.ForceUnlock(testkit.Ctx(t)); was || err != nil {
 		t.Errorf("of a free lock: %v, %v", was, err)
 	}
-	h := kit.MustLock(t, a.Mutex("x"))
-	st, err := m.State(kit.Ctx(t))
+	h := testkit.MustLock(t, a.Mutex("x"))
+	st, err := m.State(testkit.Ctx(t))
 	if err != nil || !st.Locked || st.Mine || st.Mode != "exclusive" || len(st.Holders) != 1 ||
 		st.Holders[0] != (engine.Holder{ID: h.Owner(), Count: 1}) || st.TTL <= 0 || st.TTL > 30*time.Second {
 		t.Fatalf("State: %+v, %v", st, err)
 	}
-	if st, err := a.Mutex("x").State(kit.Ctx(t)); err != nil || !st.Mine {
+	if st, err := a.Mutex("x").State(testkit.Ctx(t)); err != nil || !st.Mine {
 		t.Errorf("the holder's State: %+v, %v", st, err)
 	}
-	if was, err := m.ForceUnlock(kit.Ctx(t), engine.IfHolder("somebody:1")); was || err != nil {
+	if was, err := m.ForceUnlock(testkit.Ctx(t), engine.IfHolder("somebody:1")); was || err != nil {
 		t.Errorf("of another holder: %v, %v", was, err)
 	}
-	if err := h.Err(); err != nil || len(kit.Fields(t, s, "x")) != 1 {
+	if err := h.Err(); err != nil || len(testkit.Fields(t, s, "x")) != 1 {
 		t.Fatalf("the lock was taken away although it should not be: %v", err)
 	}
-	waiting := m.LockAsync(kit.Ctx(t))
-	if was, err := m.ForceUnlock(kit.Ctx(t), engine.IfHolder(st.Holders[0].ID)); !was || err != nil {
+	waiting := m.LockAsync(testkit.Ctx(t))
+	if was, err := m.ForceUnlock(testkit.Ctx(t), engine.IfHolder(st.Holders[0].ID)); !was || err != nil {
 		t.Errorf("of that holder: %v, %v", was, err)
 	}
-	h2, err := waiting.Await(kit.Within(t, 5*time.Second)) // woken by the message
+	h2, err := waiting.Await(testkit.Within(t, 5*time.Second)) // woken by the message
 	if err != nil {
 		t.Fatalf("the waiter was not woken: %v", err)
 	}
 	// The old holder cannot release the new one's lock.
-	kit.WantLost(t, "Unlock of the forced", h.Unlock(kit.Ctx(t)), engine.GoneOnServer)
-	if f := kit.Fields(t, s, "x"); f[h2.Owner()] != "1" {
+	testkit.WantLost(t, "Unlock of the forced", h.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
+	if f := testkit.Fields(t, s, "x"); f[h2.Owner()] != "1" {
 		t.Errorf("hash is %v", f)
 	}
-	kit.MustUnlock(t, h2)
-	if st, err := m.State(kit.Ctx(t)); err != nil || st.Locked || st.TTL != 0 || st.Mode != "" || len(st.Holders) != 0 {
+	testkit.MustUnlock(t, h2)
+	if st, err := m.State(testkit.Ctx(t)); err != nil || st.Locked || st.TTL != 0 || st.Mode != "" || len(st.Holders) != 0 {
 		t.Errorf("State of a free lock: %+v, %v", st, err)
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 // A script that looked for a holder and found none has an empty id to give.
 func TestForceUnlock_EmptyIfHolder_IsInvalid(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	m := kit.Open(t, s.URL()).Mutex("x")
-	h := kit.MustLock(t, m)
+	s := testkit.Server(t)
+	m := testkit.Open(t, s.URL()).Mutex("x")
+	h := testkit.MustLock(t, m)
 	for _, opts := range [][]engine.ForceOption{{engine.IfHolder("")}, {engine.IfHolder(""), engine.IfHolder(h.Owner())}} {
-		if was, err := m.ForceUnlock(kit.Ctx(t), opts...); was || !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, "IfHolder") {
+		if was, err := m.ForceUnlock(testkit.Ctx(t), opts...); was || !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, "IfHolder") {
 			t.Errorf("%v: %v, %v", opts, was, err)
 		}
 	}
-	if f := kit.Fields(t, s, "x"); f[h.Owner()] != "1" {
+	if f := testkit.Fields(t, s, "x"); f[h.Owner()] != "1" {
 		t.Errorf("hash is %v", f)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 }
 
 func TestHold_Dropped_IsCountedAndKept(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Server(t)
-		e := kit.Open(t, s.URL(), kit.ShortLease(time.Second))
-		kept := kit.MustLock(t, e.Mutex("kept"))
-		func() { kit.MustLock(t, e.Mutex("dropped")) }()
-		func() { _, _ = e.Mutex("dropped too").LockAsync(kit.Ctx(t)).Await(kit.Ctx(t)) }()
-		func() { kit.MustUnlock(t, kit.MustLock(t, e.Mutex("unlocked"))) }()
-		kit.Eventually(t, "two are counted", func() bool {
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
+		e := testkit.Open(t, s.URL(), testkit.ShortLease(time.Second))
+		kept := testkit.MustLock(t, e.Mutex("kept"))
+		func() { testkit.MustLock(t, e.Mutex("dropped")) }()
+		func() { _, _ = e.Mutex("dropped too").LockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t)) }()
+		func() { testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("unlocked"))) }()
+		testkit.Eventually(t, "two are counted", func() bool {
 			runtime.GC()
 			return e.Stats().Leaked >= 2
 		})
@@ -156,7 +156,7 @@ func TestHold_Dropped_IsCountedAndKept(t *testing.T) {
 		if !errors.Is(kept.Err(), engine.ErrLost) {
 			t.Errorf("after Close: %v", kept.Err())
 		}
-		kit.Clean(t, s)
+		testkit.Clean(t, s)
 	})
 }
 
@@ -164,30 +164,30 @@ func TestHold_Dropped_IsCountedAndKept(t *testing.T) {
 // owner may be known to a hook, so that the engine, by what was to be called, kept it for good.
 func TestEngine_ClosedWithAHookThatKnowsItsHolds_IsGarbage(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	engines := func() (all []weak.Pointer[engine.Engine]) {
 		type app struct {
 			hold   *engine.Hold
 			quorum *engine.Hold
 		}
 		a := new(app)
-		var v kit.Voters
+		var v testkit.Voters
 		for _, one := range s.Servers {
 			c, err := engine.ParseURL(one.URL())
 			if err != nil {
 				t.Fatal(err)
 			}
-			kit.ShortLease(time.Second)(&c)
+			testkit.ShortLease(time.Second)(&c)
 			c.Hooks.Lost = func(engine.HoldEvent) { runtime.KeepAlive(a) }
-			e, err := engine.New(kit.Ctx(t), c) // not open: that remembers it until the test ends
+			e, err := engine.New(testkit.Ctx(t), c) // not open: that remembers it until the test ends
 			if err != nil {
 				t.Fatal(err)
 			}
 			v = append(v, e)
 		}
-		a.hold = kit.MustLock(t, v[0].Mutex("x"))
-		a.quorum = kit.MustRedLock(t, v.Lock("y"))
-		kit.Eventually(t, "they are renewed", func() bool {
+		a.hold = testkit.MustLock(t, v[0].Mutex("x"))
+		a.quorum = testkit.MustRedLock(t, v.Lock("y"))
+		testkit.Eventually(t, "they are renewed", func() bool {
 			return v[0].Stats().Renewed >= 2 && v[1].Stats().Renewed >= 1 && v[2].Stats().Renewed >= 1
 		})
 		for _, e := range v {
@@ -198,7 +198,7 @@ func TestEngine_ClosedWithAHookThatKnowsItsHolds_IsGarbage(t *testing.T) {
 		}
 		return all
 	}()
-	kit.Eventually(t, "no engine is left", func() bool {
+	testkit.Eventually(t, "no engine is left", func() bool {
 		runtime.GC()
 		return !slices.ContainsFunc(engines, func(e weak.Pointer[engine.Engine]) bool { return e.Value() != nil })
 	})
@@ -207,14 +207,14 @@ func TestEngine_ClosedWithAHookThatKnowsItsHolds_IsGarbage(t *testing.T) {
 // A caller that has given up before the call takes nobody's lock away.
 func TestForceUnlock_ContextEnded_SendsNothing(t *testing.T) {
 	t.Parallel()
-	e := kit.Open(t, kit.Server(t).URL())
+	e := testkit.Open(t, testkit.Server(t).URL())
 	m := e.Mutex("x")
-	h := kit.MustLock(t, m)
+	h := testkit.MustLock(t, m)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	was, err := m.ForceUnlock(ctx)
 	if was || !errors.Is(err, context.Canceled) || !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrOutcomeUnknown) {
 		t.Errorf("ForceUnlock: %v, %v", was, err)
 	}
-	kit.MustUnlock(t, h) // on the same connection
+	testkit.MustUnlock(t, h) // on the same connection
 }

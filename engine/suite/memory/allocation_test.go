@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // settledHeap is the live heap after the dust has settled.
@@ -40,8 +40,8 @@ func grows(n int, most float64, make func()) (bytes float64) {
 // These are not parallel: they measure the whole process.
 
 func TestLock_LockAndUnlock_AllocateTheHoldAndOneMore(t *testing.T) {
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	ctx := context.Background()
 	for _, name := range []string{"one name", "names in turn"} {
 		var names [64]engine.Mutex
@@ -78,8 +78,8 @@ func TestLock_LockAndUnlock_AllocateTheHoldAndOneMore(t *testing.T) {
 // Besides the hold, Do has its context, which ends with the hold, and one that bounds the
 // release.
 func TestDo_Allocations_AreFewBesidesItsContexts(t *testing.T) {
-	s := kit.Server(t)
-	m, ctx := kit.Open(t, s.URL()).Mutex("x"), context.Background()
+	s := testkit.Server(t)
+	m, ctx := testkit.Open(t, s.URL()).Mutex("x"), context.Background()
 	run := func() {
 		if err := m.Do(ctx, func(context.Context, *engine.Hold) error { return nil }); err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func TestDo_Allocations_AreFewBesidesItsContexts(t *testing.T) {
 // more if the last answers come before Unlock: 85 and 130 if all do.
 func TestRedLock_LockAndUnlock_AllocateAFewForEachServer(t *testing.T) {
 	for servers, most := range map[int]float64{3: 90, 5: 135} { // 61 and 87, in a loop as this one
-		s := kit.Independent(t, servers)
+		s := testkit.Independent(t, servers)
 		v := s.Open()
 		lock, ctx := v.Lock("x"), context.Background()
 		pair := func() {
@@ -125,8 +125,8 @@ func TestRedLock_LockAndUnlock_AllocateAFewForEachServer(t *testing.T) {
 
 func TestFuture_PendingMemory_IsSmall(t *testing.T) {
 	const n = 25_000 // a quarter of 100,000: the maps are as full as they are then
-	s := kit.Server(t)
-	other := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	other := testkit.Open(t, s.URL())
 	for _, c := range []struct {
 		what string
 		name func(i int) string
@@ -140,19 +140,19 @@ func TestFuture_PendingMemory_IsSmall(t *testing.T) {
 			for i := range names {
 				names[i] = c.name(i)
 				if taken[names[i]] == nil {
-					taken[names[i]] = kit.MustLock(t, other.Mutex(names[i]), engine.Lease(10*time.Minute))
+					taken[names[i]] = testkit.MustLock(t, other.Mutex(names[i]), engine.Lease(10*time.Minute))
 				}
 			}
-			e, patience := kit.Open(t, s.URL()), kit.Within(t, time.Minute)
+			e, patience := testkit.Open(t, s.URL()), testkit.Within(t, time.Minute)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			futures := make([]*engine.Future[*engine.Hold], n)
 			// What the library needs once, whatever the number.
 			first := e.Mutex("first").LockAsync(ctx)
-			if h, err := first.Await(kit.Ctx(t)); err != nil {
+			if h, err := first.Await(testkit.Ctx(t)); err != nil {
 				t.Fatal(err)
 			} else {
-				kit.MustUnlock(t, h)
+				testkit.MustUnlock(t, h)
 			}
 			idle := runtime.NumGoroutine()
 			peak := 0
@@ -166,11 +166,11 @@ func TestFuture_PendingMemory_IsSmall(t *testing.T) {
 						look()
 						// No faster than the server: what lanes and buffers have grown to is not
 						// the futures'.
-						kit.Eventually(t, "the server keeps up", func() bool { return e.Stats().InFlight < 500 })
+						testkit.Eventually(t, "the server keeps up", func() bool { return e.Stats().InFlight < 500 })
 					}
 				}
 				want := len(taken)
-				kit.Eventually(t, "all are asleep", func() bool {
+				testkit.Eventually(t, "all are asleep", func() bool {
 					look()
 					st := e.Stats()
 					return st.Channels == want && st.InFlight == 0 && st.Waiting == n
@@ -206,15 +206,15 @@ func TestFuture_PendingMemory_IsSmall(t *testing.T) {
 
 func TestHold_Memory_IsSmall(t *testing.T) {
 	const n = 20_000
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprint("x", i)
 	}
 	holds := make([]*engine.Hold, n)
-	warm := kit.MustLock(t, e.Mutex("warm"))
-	ctx := kit.Ctx(t) // one for all: contexts of tests are not small
+	warm := testkit.MustLock(t, e.Mutex("warm"))
+	ctx := testkit.Ctx(t) // one for all: contexts of tests are not small
 	idle := runtime.NumGoroutine()
 	bytes := grows(n, 500, func() {
 		for i := 0; i < n; {
@@ -231,7 +231,7 @@ func TestHold_Memory_IsSmall(t *testing.T) {
 			}
 			i += len(batch)
 		}
-		kit.Eventually(t, "nothing is in flight", func() bool { return e.Stats().InFlight == 0 })
+		testkit.Eventually(t, "nothing is in flight", func() bool { return e.Stats().InFlight == 0 })
 	})
 	peak := runtime.NumGoroutine() - idle
 	t.Logf("%.0f bytes for each held lock, %d goroutines more", bytes, peak)
@@ -242,11 +242,11 @@ func TestHold_Memory_IsSmall(t *testing.T) {
 		t.Errorf("%d goroutines, want at most 20", peak)
 	}
 	runtime.KeepAlive(holds)
-	kit.MustUnlock(t, warm)
+	testkit.MustUnlock(t, warm)
 	start := time.Now()
 	if err := e.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	t.Logf("Close of %d holds took %v", n, time.Since(start))
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }

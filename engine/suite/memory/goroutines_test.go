@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // Not parallel: it counts the goroutines of the whole process.
@@ -23,7 +23,7 @@ func TestMultiLock_Pending_CostsNoGoroutines(t *testing.T) {
 	}{
 		{"for one lock", 3_000, 10, func(int) string { return "held" }},
 		{"for a lock each", 3_000, 10, func(i int) string { return fmt.Sprint("held", i) }},
-		{"of many names", 500, 3 * kit.ManyLocks, func(int) string { return "held" }},
+		{"of many names", 500, 3 * testkit.ManyLocks, func(int) string { return "held" }},
 	} {
 		t.Run(c.what, func(t *testing.T) { pendingCostNoGoroutines(t, c.n, c.names, c.held) })
 	}
@@ -31,16 +31,16 @@ func TestMultiLock_Pending_CostsNoGoroutines(t *testing.T) {
 
 func pendingCostNoGoroutines(t *testing.T, n, each int, heldBy func(i int) string) {
 	const few = 20
-	s := kit.Server(t)
-	a, e := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	a, e := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 	busy := make([]string, n)
 	for i := range busy {
 		busy[i] = heldBy(i)
 	}
-	held := kit.MustLockMany(t, a, busy)
+	held := testkit.MustLockMany(t, a, busy)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	idle, before, peak := runtime.NumGoroutine(), kit.GoroutinesCreated(), 0
+	idle, before, peak := runtime.NumGoroutine(), testkit.GoroutinesCreated(), 0
 	look := func(when string) {
 		t.Helper()
 		peak = max(peak, runtime.NumGoroutine()-idle)
@@ -55,15 +55,15 @@ func pendingCostNoGoroutines(t *testing.T, n, each int, heldBy func(i int) strin
 			names = append(names, fmt.Sprint("own", i, "/", j))
 		}
 		futures[i] = e.Many(names...).LockAsync(ctx)
-		if each <= kit.ManyLocks {
+		if each <= testkit.ManyLocks {
 			look("while they begin")
 		}
 		if i%(1000/each) == 0 {
-			kit.Eventually(t, "the server keeps up", func() bool { return e.Stats().InFlight < 1000 })
+			testkit.Eventually(t, "the server keeps up", func() bool { return e.Stats().InFlight < 1000 })
 		}
 	}
 	// Their tries of one name go one after another, so their number alone says nothing.
-	kit.Eventually(t, "each waits for the lock that is held, and has no other", func() bool {
+	testkit.Eventually(t, "each waits for the lock that is held, and has no other", func() bool {
 		return e.Stats().Waiting == n && e.Stats().InFlight == 0 && s.Do("DBSIZE") == int64(len(held.Parts()))
 	})
 	peak = 0
@@ -71,17 +71,17 @@ func pendingCostNoGoroutines(t *testing.T, n, each int, heldBy func(i int) strin
 	cancel()
 	for _, f := range futures {
 		look("while they are cancelled")
-		if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, context.Canceled) || !errors.Is(err, engine.ErrHeld) {
+		if _, err := f.Await(testkit.Ctx(t)); !errors.Is(err, context.Canceled) || !errors.Is(err, engine.ErrHeld) {
 			t.Fatal(err)
 		}
 	}
-	created := kit.GoroutinesCreated() - before
+	created := testkit.GoroutinesCreated() - before
 	t.Logf("%d goroutines were created", created)
-	if each <= kit.ManyLocks && created > uint64(n/2) { // timers create some, those of this test as well
+	if each <= testkit.ManyLocks && created > uint64(n/2) { // timers create some, those of this test as well
 		t.Errorf("%d goroutines were created for %d that take %d locks each", created, n, each)
 	}
-	if err := held.Unlock(kit.Ctx(t)); err != nil {
+	if err := held.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	kit.Clean(t, s, a, e)
+	testkit.Clean(t, s, a, e)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // It is given up after any time, so in any of its steps: while it tries all, gives back,
@@ -26,15 +26,15 @@ func TestMultiLock_CancelledAtEveryStep_LeavesNothing(t *testing.T) {
 		"context of a future": func(_ *engine.Engine, l engine.MultiLock, d time.Duration) (*engine.Hold, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), d)
 			defer cancel()
-			return l.LockAsync(ctx).Await(kit.Ctx(t))
+			return l.LockAsync(ctx).Await(testkit.Ctx(t))
 		},
 		"Wait": func(_ *engine.Engine, l engine.MultiLock, d time.Duration) (*engine.Hold, error) {
-			return l.LockAsync(kit.Ctx(t), engine.Wait(d)).Await(kit.Ctx(t)) // its context lives on
+			return l.LockAsync(testkit.Ctx(t), engine.Wait(d)).Await(testkit.Ctx(t)) // its context lives on
 		},
 		"Abandon": func(_ *engine.Engine, l engine.MultiLock, d time.Duration) (*engine.Hold, error) {
 			f := l.LockAsync(context.Background())
 			time.AfterFunc(d, f.Abandon)
-			_, err := f.Await(kit.Ctx(t))
+			_, err := f.Await(testkit.Ctx(t))
 			if err == nil {
 				err = lockerr.ErrAbandoned // too late for the future, not for the lock
 			}
@@ -42,47 +42,47 @@ func TestMultiLock_CancelledAtEveryStep_LeavesNothing(t *testing.T) {
 		},
 		"Close": func(e *engine.Engine, l engine.MultiLock, d time.Duration) (*engine.Hold, error) {
 			time.AfterFunc(d, func() { _ = e.Close() })
-			return l.LockAsync(context.Background()).Await(kit.Ctx(t))
+			return l.LockAsync(context.Background()).Await(testkit.Ctx(t))
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := kit.Server(t)
-			other, e := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+			s := testkit.Server(t)
+			other, e := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 			taken, givenUp := 0, 0
 			for i := range 2 * times {
 				n := 3
 				if i%2 == 1 {
-					n = 2 * kit.ManyLocks // these take steps on goroutines
+					n = 2 * testkit.ManyLocks // these take steps on goroutines
 				}
 				d := time.Duration(i/2+1) * step
-				held := kit.MustLock(t, other.Mutex("n1"))
+				held := testkit.MustLock(t, other.Mutex("n1"))
 				time.AfterFunc(d/2, func() { held.UnlockAsync() })
-				h, err := giveUp(e, e.Many(kit.Names(n)...), d)
+				h, err := giveUp(e, e.Many(testkit.Names(n)...), d)
 				switch {
 				case err == nil:
 					taken++
-					_ = h.Unlock(kit.Ctx(t))
+					_ = h.Unlock(testkit.Ctx(t))
 				case errors.Is(err, engine.ErrPending):
 					t.Fatalf("after %v: %v", d, err)
 				default:
 					givenUp++
 				}
-				kit.Eventually(t, "nothing is left", func() bool {
+				testkit.Eventually(t, "nothing is left", func() bool {
 					st := e.Stats()
-					in := kit.Inside(e)
+					in := testkit.Inside(e)
 					return st.Held+st.Waiting+st.InFlight+in.Many+in.Watched == 0 && s.Do("DBSIZE") == int64(0)
 				})
 				if how == "Close" {
-					kit.Receive(t, kit.Background(e.Close))
-					e = kit.Open(t, s.URL())
+					testkit.Receive(t, testkit.Background(e.Close))
+					e = testkit.Open(t, s.URL())
 				}
 			}
 			t.Logf("%d taken, %d given up", taken, givenUp)
 			if givenUp == 0 {
 				t.Error("none was given up")
 			}
-			kit.Clean(t, s, e, other)
+			testkit.Clean(t, s, e, other)
 		})
 	}
 }

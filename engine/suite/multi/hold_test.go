@@ -8,18 +8,18 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
 // UnlockAsync leaves many contexts to a goroutine.
 func TestMultiHold_ErrAfterUnlockAsync_IsReleased(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	for range 50 {
-		m := kit.MustLockMany(t, e, []string{"x", "y"})
+		m := testkit.MustLockMany(t, e, []string{"x", "y"})
 		for range driver.FewContexts + 1 {
 			_ = m.Context(context.Background())
 		}
@@ -27,11 +27,11 @@ func TestMultiHold_ErrAfterUnlockAsync_IsReleased(t *testing.T) {
 		if err := m.Err(); err != engine.ErrReleased {
 			t.Fatalf("Err after UnlockAsync: %v", err)
 		}
-		if _, err := f.Await(kit.Ctx(t)); err != nil {
+		if _, err := f.Await(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kit.Clean(t, s, e)
+	testkit.Clean(t, s, e)
 }
 
 // It waits for a lock of the one engine when the other closes. It cannot succeed any more,
@@ -39,39 +39,39 @@ func TestMultiHold_ErrAfterUnlockAsync_IsReleased(t *testing.T) {
 func TestMultiLock_CloseOfOneEngine_EndsTheWaitOnAnother(t *testing.T) {
 	t.Parallel()
 	for _, home := range []bool{true, false} {
-		s1, s2 := kit.Server(t), kit.Server(t)
-		closes, waits, holder := kit.Open(t, s1.URL()), kit.Open(t, s2.URL()), kit.Open(t, s2.URL())
-		h := kit.MustLock(t, holder.Mutex("y"))
+		s1, s2 := testkit.Server(t), testkit.Server(t)
+		closes, waits, holder := testkit.Open(t, s1.URL()), testkit.Open(t, s2.URL()), testkit.Open(t, s2.URL())
+		h := testkit.MustLock(t, holder.Mutex("y"))
 		l := engine.Multi(waits.Mutex("y"), closes.Mutex("x"))
 		if home {
 			l = engine.Multi(closes.Mutex("x"), waits.Mutex("y"))
 		}
 		f := l.LockAsync(context.Background(), engine.Wait(time.Hour))
-		kit.Eventually(t, "it waits for y", func() bool { return waits.Stats().Waiting == 1 && closes.Stats().Held == 0 })
+		testkit.Eventually(t, "it waits for y", func() bool { return waits.Stats().Waiting == 1 && closes.Stats().Held == 0 })
 		if err := closes.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
+		if _, err := f.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
 			t.Errorf("home %v: %v", home, err)
 		}
 		for _, e := range []*engine.Engine{closes, waits} {
-			if n := kit.Inside(e).Many; n != 0 {
+			if n := testkit.Inside(e).Many; n != 0 {
 				t.Errorf("home %v: %d are listed", home, n)
 			}
 		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s1, closes)
-		kit.Clean(t, s2, waits, holder)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s1, closes)
+		testkit.Clean(t, s2, waits, holder)
 	}
 }
 
 // One was refused, another has no answer yet when the context ends: the error has both.
 func TestMultiLock_Error_HasWhatEndedTheWaiting(t *testing.T) {
 	t.Parallel()
-	s2, p, away := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = kit.Limit }) // nobody gives that up first
-	s1 := kit.Server(t)
-	e, holder := kit.Open(t, s1.URL()), kit.Open(t, s1.URL())
-	h := kit.MustLock(t, holder.Mutex("x"))
+	s2, p, away := testkit.Behind(t, func(c *engine.Config) { c.CommandTimeout = testkit.Limit }) // nobody gives that up first
+	s1 := testkit.Server(t)
+	e, holder := testkit.Open(t, s1.URL()), testkit.Open(t, s1.URL())
+	h := testkit.MustLock(t, holder.Mutex("x"))
 	p.Pause(faultproxy.All)
 	defer p.Resume()
 	const patience = 1500 * time.Millisecond // the answer for x comes within it
@@ -83,7 +83,7 @@ func TestMultiLock_Error_HasWhatEndedTheWaiting(t *testing.T) {
 		"cancelled": {nil, context.Canceled},
 		"Wait":      {[]engine.Option{engine.Wait(patience)}, lockerr.ErrWaited},
 	} {
-		ctx, cancel := context.WithCancel(kit.Ctx(t))
+		ctx, cancel := context.WithCancel(testkit.Ctx(t))
 		defer cancel()
 		switch c.is {
 		case context.DeadlineExceeded:
@@ -98,21 +98,21 @@ func TestMultiLock_Error_HasWhatEndedTheWaiting(t *testing.T) {
 		}
 	}
 	p.Resume()
-	kit.MustUnlock(t, h)
-	kit.Clean(t, s1, e, holder)
-	kit.Clean(t, s2, away)
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s1, e, holder)
+	testkit.Clean(t, s2, away)
 }
 
 // The context of a re-entry ends with the outer Hold, whatever it was made from.
 func TestMultiHold_UnlockWithTheContextOfAReentry_Works(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	outer := kit.MustLockMany(t, e, []string{"x", "y"})
-	inner := kit.MustReenterWith(t, outer.Context(kit.Ctx(t)), e.Mutex("y"))
-	if err := outer.Unlock(inner.Context(kit.Ctx(t))); err != nil {
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	outer := testkit.MustLockMany(t, e, []string{"x", "y"})
+	inner := testkit.MustReenterWith(t, outer.Context(testkit.Ctx(t)), e.Mutex("y"))
+	if err := outer.Unlock(inner.Context(testkit.Ctx(t))); err != nil {
 		t.Error(err)
 	}
-	_ = inner.Unlock(kit.Ctx(t))
-	kit.Clean(t, s, e)
+	_ = inner.Unlock(testkit.Ctx(t))
+	testkit.Clean(t, s, e)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -78,7 +78,7 @@ func newGround(t *testing.T, join, kind string) *ground {
 	j, k := joins[join], kinds[kind]
 	g := &ground{names: j.names, of: j.of, write: k.write, read: k.read}
 	for range j.servers {
-		g.servers = append(g.servers, kit.Server(t))
+		g.servers = append(g.servers, testkit.Server(t))
 	}
 	return g
 }
@@ -107,7 +107,7 @@ func (g *ground) halves() []half {
 func (g *ground) open(t *testing.T, change ...func(*engine.Config)) voters {
 	var v voters
 	for _, s := range g.servers {
-		v = append(v, kit.Open(t, s.URL(), change...))
+		v = append(v, testkit.Open(t, s.URL(), change...))
 	}
 	g.engines = append(g.engines, v...)
 	return v
@@ -127,7 +127,7 @@ func (g *ground) taker(v voters, of half) taker {
 // must takes the locks or fails the test.
 func (g *ground) must(t *testing.T, v voters, of half) joined {
 	t.Helper()
-	h, err := g.taker(v, of).lock(kit.Ctx(t))
+	h, err := g.taker(v, of).lock(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func (g *ground) clean(t *testing.T) {
 		for _, name := range g.names {
 			s.Do("DEL", "redisson_lock_token:{"+name+"}")
 		}
-		kit.Clean(t, s, g.engines...)
+		testkit.Clean(t, s, g.engines...)
 	}
 }
 
@@ -193,23 +193,23 @@ func TestEveryKindOfLockExcludesWhenItIsTakenAsOneOfMany(t *testing.T) {
 						l := g.taker(v, of)
 						switch impatience := time.Duration(1+rng.IntN(20)) * time.Millisecond; rng.IntN(6) {
 						case 0:
-							l.begin(kit.Ctx(t))()
+							l.begin(testkit.Ctx(t))()
 						case 1:
-							ctx, cancel := context.WithTimeout(kit.Ctx(t), impatience)
+							ctx, cancel := context.WithTimeout(testkit.Ctx(t), impatience)
 							giveUp(t, l.lock, ctx)
 							cancel()
 						case 2:
-							giveUp(t, l.lock, kit.Ctx(t), engine.Wait(impatience))
+							giveUp(t, l.lock, testkit.Ctx(t), engine.Wait(impatience))
 						case 3:
-							giveUp(t, l.try, kit.Ctx(t))
+							giveUp(t, l.try, testkit.Ctx(t))
 						}
-						h, err := l.lock(kit.Within(t, 3*kit.Limit)) // nobody is fair
+						h, err := l.lock(testkit.Within(t, 3*testkit.Limit)) // nobody is fair
 						if err != nil {
 							t.Error(err)
 							return
 						}
 						work(writes)
-						if err := h.Unlock(kit.Ctx(t)); err != nil {
+						if err := h.Unlock(testkit.Ctx(t)); err != nil {
 							t.Error(err)
 						}
 					}
@@ -228,7 +228,7 @@ func TestEveryKindOfLockExcludesWhenItIsTakenAsOneOfMany(t *testing.T) {
 func giveUp(t *testing.T, lock func(context.Context, ...engine.Option) (joined, error), ctx context.Context, opts ...engine.Option) {
 	h, err := lock(ctx, opts...)
 	if err == nil {
-		err = h.Unlock(kit.Ctx(t))
+		err = h.Unlock(testkit.Ctx(t))
 	} else if errors.Is(err, engine.ErrNotAcquired) {
 		return
 	}
@@ -247,7 +247,7 @@ func TestReadersOfManyLocksAreBesideEachOther(t *testing.T) {
 			a, b := g.open(t), g.open(t)
 			refused := func(what string, of half) {
 				t.Helper()
-				if _, err := g.taker(a, of).try(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+				if _, err := g.taker(a, of).try(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -256,16 +256,16 @@ func TestReadersOfManyLocksAreBesideEachOther(t *testing.T) {
 			unlock(t, one)
 			refused("a writer beside a reader", g.write)
 			var w joined
-			granted := kit.Background(func() (err error) {
-				w, err = g.taker(a, g.write).lock(kit.Ctx(t))
+			granted := testkit.Background(func() (err error) {
+				w, err = g.taker(a, g.write).lock(testkit.Ctx(t))
 				return err
 			})
-			kit.Eventually(t, "it waits", func() bool { return slices.ContainsFunc(a, waits) })
+			testkit.Eventually(t, "it waits", func() bool { return slices.ContainsFunc(a, waits) })
 			unlock(t, other)
-			if err := kit.Receive(t, granted); err != nil {
+			if err := testkit.Receive(t, granted); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := g.taker(b, g.read).try(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+			if _, err := g.taker(b, g.read).try(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 				t.Errorf("a reader beside a writer: %v", err)
 			}
 			unlock(t, w)
@@ -275,7 +275,9 @@ func TestReadersOfManyLocksAreBesideEachOther(t *testing.T) {
 }
 
 // seldomRenewed is a process that finds out what it has lost when it is made to renew.
-func (g *ground) seldomRenewed(t *testing.T) voters { return g.open(t, kit.LeaseOf(10*time.Minute)) }
+func (g *ground) seldomRenewed(t *testing.T) voters {
+	return g.open(t, testkit.LeaseOf(10*time.Minute))
+}
 
 // take lets strangers have a lock that is held, and whose holder need not know yet.
 func (g *ground) take(t *testing.T, of half, by ...*engine.Engine) (strangers []*engine.Hold) {
@@ -283,20 +285,20 @@ func (g *ground) take(t *testing.T, of half, by ...*engine.Engine) (strangers []
 	var from []string
 	var next []*engine.Future[*engine.Hold]
 	for _, e := range by {
-		held, err := of(e, "x").State(kit.Ctx(t))
+		held, err := of(e, "x").State(testkit.Ctx(t))
 		if err != nil || len(held.Holders) != 1 {
 			t.Fatal(held, err)
 		}
-		from, next = append(from, held.Holders[0].ID), append(next, g.write(e, "x").LockAsync(kit.Ctx(t)))
-		kit.Eventually(t, "the stranger waits", func() bool { return waits(e) })
+		from, next = append(from, held.Holders[0].ID), append(next, g.write(e, "x").LockAsync(testkit.Ctx(t)))
+		testkit.Eventually(t, "the stranger waits", func() bool { return waits(e) })
 	}
 	for i, e := range by { // perhaps it was given back, because the one before is missing
-		if _, err := of(e, "x").ForceUnlock(kit.Ctx(t), engine.IfHolder(from[i])); err != nil {
+		if _, err := of(e, "x").ForceUnlock(testkit.Ctx(t), engine.IfHolder(from[i])); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, f := range next {
-		h, err := f.Await(kit.Ctx(t))
+		h, err := f.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,15 +316,15 @@ func TestLossOfOneLockOfAnyKindEndsAMultiHold(t *testing.T) {
 		for _, of := range g.halves() {
 			h := g.must(t, a, of)
 			stranger := g.take(t, of, b[1])[0]
-			kit.RenewUntil(t, h.Done(), a[1])
-			kit.WantLost(t, "Err", h.Err(), engine.GoneOnServer)
-			if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+			testkit.RenewUntil(t, h.Done(), a[1])
+			testkit.WantLost(t, "Err", h.Err(), engine.GoneOnServer)
+			if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Unlock: %v", err)
 			}
-			if _, err := g.taker(b, g.write).try(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+			if _, err := g.taker(b, g.write).try(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 				t.Errorf("beside the stranger: %v", err)
 			}
-			kit.MustUnlock(t, stranger)
+			testkit.MustUnlock(t, stranger)
 			unlock(t, g.must(t, b, g.write)) // the others were given back
 			g.clean(t)
 		}
@@ -334,36 +336,36 @@ func TestLossOfOneLockOfAnyKindEndsAMultiHold(t *testing.T) {
 func TestARedLockOfAnyKindOutlivesTheLossOfOneServer(t *testing.T) {
 	t.Parallel()
 	onGrounds(t, func(t *testing.T, g *ground) {
-		a, b := g.open(t, kit.LeaseOf(9*time.Second)), g.open(t)
+		a, b := g.open(t, testkit.LeaseOf(9*time.Second)), g.open(t)
 		for _, of := range g.halves() {
 			h := g.must(t, a, of).(*engine.Hold)
 			at := func(n int) {
 				t.Helper()
-				kit.Eventually(t, "it is held at as many servers as it should be", func() bool { return len(h.Servers()) == n })
+				testkit.Eventually(t, "it is held at as many servers as it should be", func() bool { return len(h.Servers()) == n })
 			}
 			at(3)
 			stranger := g.take(t, of, b[0])[0]
-			kit.Eventually(t, "that is noticed", func() bool {
-				kit.RenewAll(a[0]) // again, if one was out that the server had answered before
+			testkit.Eventually(t, "that is noticed", func() bool {
+				testkit.RenewAll(a[0]) // again, if one was out that the server had answered before
 				return len(h.Servers()) == 2
 			})
 			if h.Err() != nil {
 				t.Fatalf("with a majority: %v", h.Err())
 			}
-			if _, err := g.taker(b, g.write).try(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+			if _, err := g.taker(b, g.write).try(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 				t.Errorf("beside a majority: %v", err)
 			}
-			kit.MustUnlock(t, stranger)
+			testkit.MustUnlock(t, stranger)
 			at(3)
 
 			strangers := g.take(t, of, b[1], b[2])
-			kit.RenewUntil(t, h.Done(), a[1], a[2])
-			kit.WantLost(t, "Err", h.Err(), engine.GoneOnServer)
-			if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+			testkit.RenewUntil(t, h.Done(), a[1], a[2])
+			testkit.WantLost(t, "Err", h.Err(), engine.GoneOnServer)
+			if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Unlock: %v", err)
 			}
 			for _, one := range strangers {
-				kit.MustUnlock(t, one)
+				testkit.MustUnlock(t, one)
 			}
 			unlock(t, g.must(t, b, g.write))
 			g.clean(t)
@@ -379,7 +381,7 @@ func TestAFencedMutexInsideAMultiHoldHasItsToken(t *testing.T) {
 	var last int64
 	for _, v := range []voters{a, b, a} {
 		h := g.must(t, v, g.write)
-		inside, err := v[1].FencedMutex("y").Lock(h.(*engine.Hold).Context(kit.Ctx(t)))
+		inside, err := v[1].FencedMutex("y").Lock(h.(*engine.Hold).Context(testkit.Ctx(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -387,7 +389,7 @@ func TestAFencedMutexInsideAMultiHoldHasItsToken(t *testing.T) {
 			t.Errorf("token %d after %d", inside.Token(), last)
 		}
 		last = inside.Token()
-		kit.MustUnlock(t, inside)
+		testkit.MustUnlock(t, inside)
 		unlock(t, h)
 	}
 	g.clean(t)
@@ -395,7 +397,7 @@ func TestAFencedMutexInsideAMultiHoldHasItsToken(t *testing.T) {
 
 func unlock(t *testing.T, h joined) {
 	t.Helper()
-	if err := h.Unlock(kit.Ctx(t)); err != nil {
+	if err := h.Unlock(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
 func TestManyLocksAreOneHold(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	a, b := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-	h := kit.MustLockMany(t, a, []string{"x", "y", "x", "z"})
+	s := testkit.Server(t)
+	a, b := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+	h := testkit.MustLockMany(t, a, []string{"x", "y", "x", "z"})
 	var names []string
 	for _, part := range h.Parts() {
 		names = append(names, part.Name())
@@ -29,36 +29,36 @@ func TestManyLocksAreOneHold(t *testing.T) {
 		t.Errorf("%q: names %q", h.Name(), names)
 	}
 	for _, name := range names {
-		if _, err := b.Mutex(name).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+		if _, err := b.Mutex(name).TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	var refused *engine.NotAcquiredError
-	if _, err := b.Many([]string{"w", "y"}...).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) || !errors.As(err, &refused) || refused.Name != "y" {
+	if _, err := b.Many([]string{"w", "y"}...).TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) || !errors.As(err, &refused) || refused.Name != "y" {
 		t.Errorf("TryLockMany: %v", err)
 	}
 	if left := time.Until(h.ValidUntil()); h.Err() != nil || left < 20*time.Second {
 		t.Errorf("%v, valid for %v", h.Err(), left)
 	}
-	kit.Eventually(t, "what was granted beside the refusal is given back", func() bool { return s.Do("EXISTS", "w") == int64(0) })
-	if err := h.Unlock(kit.Ctx(t)); err != nil {
+	testkit.Eventually(t, "what was granted beside the refusal is given back", func() bool { return s.Do("EXISTS", "w") == int64(0) })
+	if err := h.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	kit.Receive(t, h.Done())
+	testkit.Receive(t, h.Done())
 	if err := h.Err(); err != engine.ErrReleased {
 		t.Errorf("Err: %v", err)
 	}
-	if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
+	if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
 		t.Errorf("Unlock again: %v", err)
 	}
-	kit.Clean(t, s, a, b)
+	testkit.Clean(t, s, a, b)
 }
 
 // Two that want the same two locks in opposite orders both get them, again and again.
 func TestMultiLocksDoNotDeadlock(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	engines := []*engine.Engine{kit.Open(t, s.URL()), kit.Open(t, s.URL())}
+	s := testkit.Server(t)
+	engines := []*engine.Engine{testkit.Open(t, s.URL()), testkit.Open(t, s.URL())}
 	const rounds = 300
 	inside := 0
 	var wg sync.WaitGroup
@@ -70,13 +70,13 @@ func TestMultiLocksDoNotDeadlock(t *testing.T) {
 		}
 		wg.Go(func() {
 			for range rounds {
-				h, err := l.Lock(kit.Ctx(t))
+				h, err := l.Lock(testkit.Ctx(t))
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				inside++ // the race detector looks
-				if err := h.Unlock(kit.Ctx(t)); err != nil {
+				if err := h.Unlock(testkit.Ctx(t)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -86,15 +86,15 @@ func TestMultiLocksDoNotDeadlock(t *testing.T) {
 	if inside != 2*rounds {
 		t.Errorf("%d sections", inside)
 	}
-	kit.Clean(t, s, engines...)
+	testkit.Clean(t, s, engines...)
 }
 
 // Overlapping sets, taken by two engines in random order: nobody waits for ever, two are
 // never inside, and nothing stays.
 func TestOverlappingSetsExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	engines := []*engine.Engine{kit.Open(t, s.URL()), kit.Open(t, s.URL())}
+	s := testkit.Server(t)
+	engines := []*engine.Engine{testkit.Open(t, s.URL()), testkit.Open(t, s.URL())}
 	const all, sets, rounds = 40, 20, 60
 	var inside [all]int // the race detector looks, too
 	var wg sync.WaitGroup
@@ -109,7 +109,7 @@ func TestOverlappingSetsExcludeEachOther(t *testing.T) {
 					for _, k := range picked {
 						l = append(l, e.Mutex(fmt.Sprint("n", k)))
 					}
-					ctx := kit.Ctx(t)
+					ctx := testkit.Ctx(t)
 					if rng.IntN(4) == 0 {
 						var cancel context.CancelFunc
 						ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
@@ -131,7 +131,7 @@ func TestOverlappingSetsExcludeEachOther(t *testing.T) {
 					for _, k := range picked {
 						inside[k]--
 					}
-					if err := h.Unlock(kit.Ctx(t)); err != nil {
+					if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Errorf("seed %d: %v", seed, err)
 					}
 				}
@@ -139,19 +139,19 @@ func TestOverlappingSetsExcludeEachOther(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	kit.Clean(t, s, engines...)
+	testkit.Clean(t, s, engines...)
 }
 
 func TestLossOfOneEndsAMultiHold(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	a, b := kit.Open(t, s.URL(), kit.LeaseOf(2*time.Second)), kit.Open(t, s.URL())
-	h := kit.MustLockMany(t, a, []string{"x", "y", "z"})
-	ctx := h.Context(kit.Ctx(t))
-	if ok, err := b.Mutex("y").ForceUnlock(kit.Ctx(t)); !ok || err != nil {
+	s := testkit.Server(t)
+	a, b := testkit.Open(t, s.URL(), testkit.LeaseOf(2*time.Second)), testkit.Open(t, s.URL())
+	h := testkit.MustLockMany(t, a, []string{"x", "y", "z"})
+	ctx := h.Context(testkit.Ctx(t))
+	if ok, err := b.Mutex("y").ForceUnlock(testkit.Ctx(t)); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	kit.Receive(t, h.Done())
+	testkit.Receive(t, h.Done())
 	var lost *engine.LostError
 	if !errors.As(h.Err(), &lost) || lost.Name != "y" || lost.Reason != engine.GoneOnServer {
 		t.Errorf("Err: %v", h.Err())
@@ -162,27 +162,27 @@ func TestLossOfOneEndsAMultiHold(t *testing.T) {
 	if h.ValidUntil().After(time.Now()) {
 		t.Error("ValidUntil is in the future")
 	}
-	if err := h.Unlock(kit.Ctx(t)); !errors.As(err, &lost) || lost.Name != "y" {
+	if err := h.Unlock(testkit.Ctx(t)); !errors.As(err, &lost) || lost.Name != "y" {
 		t.Errorf("Unlock: %v", err)
 	}
-	kit.Clean(t, s, a, b)
+	testkit.Clean(t, s, a, b)
 }
 
 func TestMultiLockReentersThroughContexts(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	outer := kit.MustLockMany(t, e, []string{"x", "y"})
-	ctx := outer.Context(kit.Ctx(t))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	outer := testkit.MustLockMany(t, e, []string{"x", "y"})
+	ctx := outer.Context(testkit.Ctx(t))
 	inner, err := e.LockMany(ctx, []string{"y", "z"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	single := kit.MustReenterWith(t, ctx, e.Mutex("x"))
-	if n := slices.Collect(maps.Values(kit.Fields(t, s, "y"))); !slices.Equal(n, []string{"2"}) {
+	single := testkit.MustReenterWith(t, ctx, e.Mutex("x"))
+	if n := slices.Collect(maps.Values(testkit.Fields(t, s, "y"))); !slices.Equal(n, []string{"2"}) {
 		t.Errorf("y is held %s times", n)
 	}
-	kit.MustUnlock(t, single)
+	testkit.MustUnlock(t, single)
 	if _, err := e.Many([]string{"x"}...).TryLock(engine.Detach(ctx)); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("after Detach: %v", err)
 	}
@@ -195,15 +195,15 @@ func TestMultiLockReentersThroughContexts(t *testing.T) {
 	if err := outer.Unlock(ctx); err != nil { // ends with it, and is passed anyway
 		t.Error(err)
 	}
-	kit.Clean(t, s, e)
+	testkit.Clean(t, s, e)
 }
 
 func TestMultiLockOverSeveralEngines(t *testing.T) {
 	t.Parallel()
-	s1, s2 := kit.Server(t), kit.Server(t)
-	a, b := kit.Open(t, s1.URL()), kit.Open(t, s2.URL())
+	s1, s2 := testkit.Server(t), testkit.Server(t)
+	a, b := testkit.Open(t, s1.URL()), testkit.Open(t, s2.URL())
 	l := engine.Multi(a.Mutex("x"), b.Mutex("x"))
-	ran, err := l.TryDo(kit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
+	ran, err := l.TryDo(testkit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
 		if _, err := a.Mutex("x").TryLock(engine.Detach(ctx)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("on the first: %v", err)
 		}
@@ -215,47 +215,47 @@ func TestMultiLockOverSeveralEngines(t *testing.T) {
 	if !ran || err != nil {
 		t.Fatal(ran, err)
 	}
-	kit.Clean(t, s1, a)
-	kit.Clean(t, s2, b)
+	testkit.Clean(t, s1, a)
+	testkit.Clean(t, s2, b)
 }
 
 func TestWaitBoundsAMultiLock(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	a, b := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-	h := kit.MustLock(t, a.Mutex("y"))
-	_, err := b.LockMany(kit.Ctx(t), []string{"x", "y"}, engine.Wait(2*time.Second))
+	s := testkit.Server(t)
+	a, b := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+	h := testkit.MustLock(t, a.Mutex("y"))
+	_, err := b.LockMany(testkit.Ctx(t), []string{"x", "y"}, engine.Wait(2*time.Second))
 	var refused *engine.NotAcquiredError
-	if !errors.As(err, &refused) || refused.Name != "y" || !errors.Is(err, engine.ErrHeld) || !kit.HasText(err, "Wait is over") {
+	if !errors.As(err, &refused) || refused.Name != "y" || !errors.Is(err, engine.ErrHeld) || !testkit.HasText(err, "Wait is over") {
 		t.Errorf("%v", err)
 	}
-	f := b.Many("x", "y").LockAsync(kit.Ctx(t))
-	kit.Eventually(t, "it waits for y, and has given x back", func() bool {
-		return b.Stats().Waiting == 1 && len(kit.Fields(t, s, "x")) == 0
+	f := b.Many("x", "y").LockAsync(testkit.Ctx(t))
+	testkit.Eventually(t, "it waits for y, and has given x back", func() bool {
+		return b.Stats().Waiting == 1 && len(testkit.Fields(t, s, "x")) == 0
 	})
-	if free, err := a.Mutex("x").TryLock(kit.Ctx(t)); err != nil {
+	if free, err := a.Mutex("x").TryLock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	} else {
-		kit.MustUnlock(t, free)
+		testkit.MustUnlock(t, free)
 	}
-	kit.MustUnlock(t, h)
-	if m, err := f.Await(kit.Ctx(t)); err != nil {
+	testkit.MustUnlock(t, h)
+	if m, err := f.Await(testkit.Ctx(t)); err != nil {
 		t.Error(err)
-	} else if err := m.Unlock(kit.Ctx(t)); err != nil {
+	} else if err := m.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	f = b.Many("x", "y").LockAsync(kit.Ctx(t))
+	f = b.Many("x", "y").LockAsync(testkit.Ctx(t))
 	f.Abandon()
-	kit.Eventually(t, "nothing is left", func() bool { return s.Do("DBSIZE") == int64(0) })
-	kit.Clean(t, s, a, b)
+	testkit.Eventually(t, "nothing is left", func() bool { return s.Do("DBSIZE") == int64(0) })
+	testkit.Clean(t, s, a, b)
 }
 
 // The error names a lock, whatever is wrong: of many names, the one that cannot be used.
 func TestMultiLockErrorsHaveAName(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
-	ended, cancel := context.WithCancel(kit.Ctx(t))
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	ended, cancel := context.WithCancel(testkit.Ctx(t))
 	cancel()
 	var none context.Context
 	for what, c := range map[string]struct {
@@ -264,9 +264,9 @@ func TestMultiLockErrorsHaveAName(t *testing.T) {
 		opts  []engine.Option
 		want  string
 	}{
-		"a bad name":         {kit.Ctx(t), []string{"a", "b\x00", "c"}, nil, "b\x00"},
-		"a bad option":       {kit.Ctx(t), []string{"a", "b"}, []engine.Option{engine.Lease(0)}, "a"},
-		"MinHold":            {kit.Ctx(t), []string{"a", "b"}, []engine.Option{engine.MinHold(time.Second)}, "a"},
+		"a bad name":         {testkit.Ctx(t), []string{"a", "b\x00", "c"}, nil, "b\x00"},
+		"a bad option":       {testkit.Ctx(t), []string{"a", "b"}, []engine.Option{engine.Lease(0)}, "a"},
+		"MinHold":            {testkit.Ctx(t), []string{"a", "b"}, []engine.Option{engine.MinHold(time.Second)}, "a"},
 		"an ended context":   {ended, []string{"a", "b"}, nil, "a"},
 		"no context":         {none, []string{"a", "b"}, nil, "a"},
 		"a context, one bad": {ended, []string{"a", ""}, nil, ""},
@@ -276,73 +276,73 @@ func TestMultiLockErrorsHaveAName(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	kit.Clean(t, s, e)
+	testkit.Clean(t, s, e)
 }
 
 // One to take and one to release, for all of them.
 func TestManyLocksCostTwoCommandsEach(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	const n = 500
 	before := s.CommandStats()["evalsha"]
-	h := kit.MustLockMany(t, e, kit.Names(n))
+	h := testkit.MustLockMany(t, e, testkit.Names(n))
 	if got := s.CommandStats()["evalsha"] - before; got != n {
 		t.Errorf("%d commands to take %d locks", got, n)
 	}
-	if err := h.Unlock(kit.Ctx(t)); err != nil {
+	if err := h.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
 	if got := s.CommandStats()["evalsha"] - before; got != 2*n {
 		t.Errorf("%d commands in all", got)
 	}
-	kit.Clean(t, s, e)
+	testkit.Clean(t, s, e)
 }
 
 // All are asked for before the first has an answer, and all are given back so: a round trip
 // each, however many they are.
 func TestManyLocksTakeARoundTripEach(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
+	s, p, e := testkit.Behind(t)
 	const n = 500
 	allOut := func(what string) {
 		t.Helper()
-		kit.Eventually(t, what, func() bool { return e.Stats().InFlight == n })
+		testkit.Eventually(t, what, func() bool { return e.Stats().InFlight == n })
 		p.Resume()
 	}
 	p.Pause(faultproxy.All)
-	f := e.Many(kit.Names(n)...).LockAsync(kit.Ctx(t))
+	f := e.Many(testkit.Names(n)...).LockAsync(testkit.Ctx(t))
 	allOut("all are asked for")
-	h, err := f.Await(kit.Ctx(t))
+	h, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Pause(faultproxy.All)
-	released := kit.Background(func() error { return h.Unlock(kit.Ctx(t)) })
+	released := testkit.Background(func() error { return h.Unlock(testkit.Ctx(t)) })
 	allOut("all are given back")
-	if err := kit.Receive(t, released); err != nil {
+	if err := testkit.Receive(t, released); err != nil {
 		t.Error(err)
 	}
-	kit.Clean(t, s, e)
+	testkit.Clean(t, s, e)
 }
 
 func TestCloseEndsWhatGathers(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	a, b := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-	h := kit.MustLock(t, a.Mutex("x3"))
+	s := testkit.Server(t)
+	a, b := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+	h := testkit.MustLock(t, a.Mutex("x3"))
 	futures := make([]*engine.Future[*engine.Hold], 200)
 	for i := range futures {
-		futures[i] = b.Many("x1", "x2", "x3").LockAsync(kit.Ctx(t))
+		futures[i] = b.Many("x1", "x2", "x3").LockAsync(testkit.Ctx(t))
 	}
 	if err := b.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	for _, f := range futures {
-		if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrHeld) {
+		if _, err := f.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrClosed) && !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("%v", err)
 		}
 	}
-	kit.MustUnlock(t, h)
-	kit.Clean(t, s, a)
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s, a)
 }

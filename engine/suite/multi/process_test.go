@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -36,18 +36,18 @@ func work(h *engine.Hold, d time.Duration) {
 // Two processes that want the same two locks in opposite orders both get them, each time.
 func TestProcessesWithOppositeOrdersDoNotDeadlock(t *testing.T) {
 	const each = 1000
-	if args := kit.PeerArgs(); len(args) == 2 {
-		e := kit.Open(t, args[1])
+	if args := testkit.PeerArgs(); len(args) == 2 {
+		e := testkit.Open(t, args[1])
 		l := engine.Multi(e.Mutex("a"), e.Mutex("b"))
 		if args[0] == "1" {
 			l = engine.Multi(e.Mutex("b"), e.Mutex("a"))
 		}
-		kit.Begins()
+		testkit.Begins()
 		for range each {
-			h, err := l.Lock(kit.Ctx(t))
+			h, err := l.Lock(testkit.Ctx(t))
 			if err == nil {
 				work(h, 300*time.Microsecond)
-				err = h.Unlock(kit.Ctx(t))
+				err = h.Unlock(testkit.Ctx(t))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -58,10 +58,10 @@ func TestProcessesWithOppositeOrdersDoNotDeadlock(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	var done [2]int
 	commands := 0
-	kit.Peers(t, func(process int, text string) {
+	testkit.Peers(t, func(process int, text string) {
 		n := 0
 		if text == "done" {
 			done[process]++
@@ -76,7 +76,7 @@ func TestProcessesWithOppositeOrdersDoNotDeadlock(t *testing.T) {
 	if done != [2]int{each, each} {
 		t.Errorf("%v rounds", done)
 	}
-	kit.Clean(t, s)
+	testkit.Clean(t, s)
 }
 
 // manySection is what one round of a process had, by the clock of the machine.
@@ -89,19 +89,19 @@ type manySection struct {
 // moment. Nobody waits for ever, no name is had by two at a time, nothing is left over, and
 // it costs what it should. PAWL_MULTI_ROUNDS=10000 is the long run.
 func TestProcessesWithOverlappingSetsExcludeEachOther(t *testing.T) {
-	if args := kit.PeerArgs(); len(args) == 3 {
+	if args := testkit.PeerArgs(); len(args) == 3 {
 		n, _ := strconv.Atoi(args[2])
 		takeSets(t, args[0], args[1], n)
 		return
 	}
 	t.Parallel()
-	for name, at := range map[string]*kit.Site{
-		"standalone": kit.Single(kit.Server(t)), "cluster": kit.Clustered(redistest.StartCluster(t, false)),
+	for name, at := range map[string]*testkit.Site{
+		"standalone": testkit.Single(testkit.Server(t)), "cluster": testkit.Clustered(redistest.StartCluster(t, false)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			had := make(map[string][]manySection) // by name
 			taken, given := 0, 0
-			kit.Peers(t, func(process int, text string) {
+			testkit.Peers(t, func(process int, text string) {
 				words := strings.Fields(text)
 				switch {
 				case len(words) > 4 && words[0] == "had":
@@ -135,14 +135,14 @@ func TestProcessesWithOverlappingSetsExcludeEachOther(t *testing.T) {
 // takeSets is one of the processes.
 func takeSets(t *testing.T, process, url string, n int) {
 	const workers, names = 3, 500
-	e := kit.Open(t, url)
+	e := testkit.Open(t, url)
 	var mu sync.Mutex
 	say := func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Println(text)
 	}
-	kit.Begins()
+	testkit.Begins()
 	var wg sync.WaitGroup
 	for worker := range workers {
 		seed, _ := strconv.ParseUint(process, 10, 64)
@@ -153,7 +153,7 @@ func takeSets(t *testing.T, process, url string, n int) {
 				for _, i := range rng.Perm(names)[:1+rng.IntN(60)] {
 					set = append(set, fmt.Sprint("n", i))
 				}
-				ctx, cancel := kit.Ctx(t), context.CancelFunc(func() {})
+				ctx, cancel := testkit.Ctx(t), context.CancelFunc(func() {})
 				if rng.IntN(4) == 0 {
 					ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.Int64N(int64(5*time.Millisecond))))
 				}
@@ -163,7 +163,7 @@ func takeSets(t *testing.T, process, url string, n int) {
 					from := time.Now()
 					work(h, time.Duration(rng.Int64N(int64(200*time.Microsecond))))
 					to := time.Now()
-					if err := h.Unlock(kit.Ctx(t)); err != nil {
+					if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Errorf("Unlock: %v", err)
 					}
 					say(fmt.Sprintf("had %d %d %d %s", worker, from.UnixNano(), to.UnixNano(), strings.Join(set, " ")))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -27,7 +27,7 @@ func farServers(t *testing.T, n int, trip time.Duration) *far {
 	f := &far{t: t, trip: trip}
 	behind := make(map[*faultproxy.Proxy]*redistest.Server)
 	for range n {
-		s := kit.Server(t)
+		s := testkit.Server(t)
 		p := faultproxy.New(t, "tcp", s.Addr())
 		behind[p], f.proxies = s, append(f.proxies, p)
 	}
@@ -43,7 +43,7 @@ func farServers(t *testing.T, n int, trip time.Duration) *far {
 // open are the engines of one process.
 func (f *far) open() (v voters) {
 	for _, p := range f.proxies {
-		v = append(v, kit.Open(f.t, "redis://"+p.Addr()))
+		v = append(v, testkit.Open(f.t, "redis://"+p.Addr()))
 	}
 	return v
 }
@@ -58,11 +58,11 @@ func (f *far) contend(processes int, d time.Duration, ready func()) (free []time
 	var all []voters
 	for range processes {
 		v := f.open()
-		h, err := v.lock("warm").Lock(kit.Ctx(f.t)) // connections and scripts
+		h, err := v.lock("warm").Lock(testkit.Ctx(f.t)) // connections and scripts
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if err := h.Unlock(kit.Ctx(f.t)); err != nil {
+		if err := h.Unlock(testkit.Ctx(f.t)); err != nil {
 			f.t.Fatal(err)
 		}
 		all = append(all, v)
@@ -120,7 +120,7 @@ func TestRedLock_Contended_IsFreeForAFewRoundTrips(t *testing.T) {
 			t.Cleanup(func() { _ = f.servers[0].Process.Cont() })
 		}},
 		"the first server is kept": {10, func(t *testing.T, f *far) {
-			kit.MustLock(t, kit.Open(t, f.servers[0].URL()).Mutex("x"))
+			testkit.MustLock(t, testkit.Open(t, f.servers[0].URL()).Mutex("x"))
 		}},
 	} {
 		for _, servers := range []int{3, 5} {

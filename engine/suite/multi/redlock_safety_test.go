@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -47,7 +47,7 @@ func (v voters) lock(name string) engine.QuorumLock {
 // comes back, and stays away for longer than the lease: without that two could hold the lock,
 // as RedLock says. PAWL_REDLOCK_SECTIONS=10000 is the long run.
 func TestRedLockIsSafeWhileServersAreKilledAndRestarted(t *testing.T) {
-	if urls := kit.PeerArgs(); len(urls) > 0 {
+	if urls := testkit.PeerArgs(); len(urls) > 0 {
 		safetyProcess(t, urls)
 		return
 	}
@@ -63,7 +63,7 @@ func TestRedLockIsSafeWhileServersAreKilledAndRestarted(t *testing.T) {
 	var servers []*redistest.Server
 	var urls []any
 	for range 5 {
-		one := kit.Server(t)
+		one := testkit.Server(t)
 		servers, urls = append(servers, one), append(urls, one.URL())
 	}
 	var mu sync.Mutex
@@ -72,7 +72,7 @@ func TestRedLockIsSafeWhileServersAreKilledAndRestarted(t *testing.T) {
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for process := range 2 {
-		p := kit.StartPeer(t, urls...)
+		p := testkit.StartPeer(t, urls...)
 		wg.Go(func() {
 			<-stop
 			p.EndInput() // tells it to end
@@ -128,7 +128,7 @@ func trouble5(servers []*redistest.Server, seed uint64, done *atomic.Int64, enou
 	for done.Load() < enough {
 		if n := done.Load(); n != last {
 			last, since = n, time.Now()
-		} else if time.Since(since) > 3*kit.Limit {
+		} else if time.Since(since) > 3*testkit.Limit {
 			break // the caller complains
 		}
 		time.Sleep(time.Duration(rng.Int64N(int64(100 * time.Millisecond)))) // faults come when they come
@@ -160,7 +160,7 @@ func trouble5(servers []*redistest.Server, seed uint64, done *atomic.Int64, enou
 func safetyProcess(t *testing.T, urls []string) {
 	var v voters
 	for _, url := range urls {
-		v = append(v, kit.Open(t, url, kit.LeaseOf(safetyLease), func(c *engine.Config) { c.CommandTimeout, c.Lazy = 300*time.Millisecond, true }))
+		v = append(v, testkit.Open(t, url, testkit.LeaseOf(safetyLease), func(c *engine.Config) { c.CommandTimeout, c.Lazy = 300*time.Millisecond, true }))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -34,7 +34,7 @@ func TestMultiLocksUnderEverything(t *testing.T) {
 
 func multiStress(t *testing.T, seed uint64) {
 	const names, workers, rounds = 12, 4, 15
-	s1, s2 := kit.Server(t), kit.Server(t)
+	s1, s2 := testkit.Server(t), testkit.Server(t)
 	p := faultproxy.New(t, "tcp", s2.Addr())
 	short := func(c *engine.Config) { c.CommandTimeout = 200 * time.Millisecond }
 	var inside [2][names]atomic.Pointer[context.Context]
@@ -44,7 +44,7 @@ func multiStress(t *testing.T, seed uint64) {
 	var wg sync.WaitGroup
 	var engines []*engine.Engine
 	for pair := range 3 {
-		e1, e2 := kit.Open(t, s1.URL(), short), kit.Open(t, "redis://"+p.Addr(), short)
+		e1, e2 := testkit.Open(t, s1.URL(), short), testkit.Open(t, "redis://"+p.Addr(), short)
 		engines = append(engines, e1, e2)
 		for w := range workers {
 			rng := rand.New(rand.NewPCG(seed, uint64(10*pair+w)))
@@ -59,7 +59,7 @@ func multiStress(t *testing.T, seed uint64) {
 						}
 						l, at = append(l, e.Mutex(fmt.Sprint("n", k/2))), append(at, [2]int{side, k / 2})
 					}
-					ctx, cancel := kit.Ctx(t), context.CancelFunc(func() {})
+					ctx, cancel := testkit.Ctx(t), context.CancelFunc(func() {})
 					if rng.IntN(3) == 0 {
 						ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(5000))*time.Microsecond)
 					}
@@ -74,7 +74,7 @@ func multiStress(t *testing.T, seed uint64) {
 						cancel()
 						continue
 					}
-					h, err := f.Await(kit.Ctx(t))
+					h, err := f.Await(testkit.Ctx(t))
 					answers.Add(1)
 					if err != nil {
 						if errors.Is(err, engine.ErrPending) {
@@ -95,7 +95,7 @@ func multiStress(t *testing.T, seed uint64) {
 						}
 					}
 					if rng.IntN(6) == 0 {
-						inner, err := engine.Multi(l[0]).LockAsync(c).Await(kit.Ctx(t))
+						inner, err := engine.Multi(l[0]).LockAsync(c).Await(testkit.Ctx(t))
 						if err == nil {
 							_ = inner.Context(c)
 							inner.UnlockAsync()
@@ -105,7 +105,7 @@ func multiStress(t *testing.T, seed uint64) {
 						h.UnlockAsync()
 						_ = h.Unlock(c)
 					} else {
-						_ = h.Unlock(kit.Ctx(t))
+						_ = h.Unlock(testkit.Ctx(t))
 					}
 					if c.Err() == nil || h.Err() == nil {
 						msg := "alive after Unlock"
@@ -149,7 +149,7 @@ func multiStress(t *testing.T, seed uint64) {
 				s1.Do("FLUSHALL")
 			case rng.IntN(2) == 0:
 				force.Store(true)
-				_, _ = engines[0].Mutex(fmt.Sprint("n", rng.IntN(names))).ForceUnlock(kit.Ctx(t))
+				_, _ = engines[0].Mutex(fmt.Sprint("n", rng.IntN(names))).ForceUnlock(testkit.Ctx(t))
 			default:
 				p.Cut(faultproxy.All)
 			}
@@ -162,12 +162,12 @@ func multiStress(t *testing.T, seed uint64) {
 		t.Errorf("seed %d: %s", seed, *msg)
 	}
 	for i, e := range engines {
-		kit.Eventually(t, fmt.Sprintf("seed %d: engine %d has nothing left", seed, i), func() bool {
+		testkit.Eventually(t, fmt.Sprintf("seed %d: engine %d has nothing left", seed, i), func() bool {
 			st := e.Stats()
-			in := kit.Inside(e)
+			in := testkit.Inside(e)
 			return st.Held == 0 && st.Waiting == 0 && in.Many == 0 && in.Watched == 0 // a burned owner's debt may stay for a lease
 		})
 	}
-	kit.Clean(t, s1, engines...)
-	kit.Clean(t, s2, engines...)
+	testkit.Clean(t, s1, engines...)
+	testkit.Clean(t, s2, engines...)
 }

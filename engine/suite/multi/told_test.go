@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -21,7 +21,7 @@ func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
 		opts []engine.Option
 		end  func(t *testing.T, e *engine.Engine, h *engine.Hold)
 	}{
-		"Unlock":      {nil, func(t *testing.T, _ *engine.Engine, h *engine.Hold) { _ = h.Unlock(kit.Ctx(t)) }},
+		"Unlock":      {nil, func(t *testing.T, _ *engine.Engine, h *engine.Hold) { _ = h.Unlock(testkit.Ctx(t)) }},
 		"UnlockAsync": {nil, func(t *testing.T, _ *engine.Engine, h *engine.Hold) { h.UnlockAsync() }},
 		"MaxHold":     {[]engine.Option{engine.MaxHold(1500 * time.Millisecond)}, func(*testing.T, *engine.Engine, *engine.Hold) {}},
 		"Lease":       {[]engine.Option{engine.Lease(3 * time.Second)}, func(*testing.T, *engine.Engine, *engine.Hold) {}},
@@ -30,21 +30,21 @@ func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
 		for _, contexts := range []int{3, 500} {
 			t.Run(fmt.Sprint(name, ", ", contexts, " contexts"), func(t *testing.T) {
 				t.Parallel()
-				s := kit.Server(t)
-				a, b := kit.Open(t, s.URL(), func(c *engine.Config) { c.Margin = time.Second }), kit.Open(t, s.URL())
-				all := kit.Names(20)
-				h := kit.MustLockMany(t, a, all, c.opts...)
+				s := testkit.Server(t)
+				a, b := testkit.Open(t, s.URL(), func(c *engine.Config) { c.Margin = time.Second }), testkit.Open(t, s.URL())
+				all := testkit.Names(20)
+				h := testkit.MustLockMany(t, a, all, c.opts...)
 				ctxs := make([]context.Context, contexts)
 				for i := range ctxs {
 					ctxs[i] = h.Context(context.Background())
 				}
 				next := make([]*engine.Future[*engine.Hold], len(all))
 				for i, name := range all {
-					next[i] = b.Mutex(name).LockAsync(kit.Ctx(t))
+					next[i] = b.Mutex(name).LockAsync(testkit.Ctx(t))
 				}
 				c.end(t, a, h)
 				for _, f := range next {
-					got, err := f.Await(kit.Ctx(t))
+					got, err := f.Await(testkit.Ctx(t))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -58,12 +58,12 @@ func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
 					default:
 						t.Errorf("%s was taken before Done", got.Name())
 					}
-					kit.MustUnlock(t, got)
+					testkit.MustUnlock(t, got)
 				}
 				if h.Err() == nil || h.ValidUntil().After(time.Now()) {
 					t.Errorf("%v, valid until %v", h.Err(), h.ValidUntil())
 				}
-				_ = h.Unlock(kit.Ctx(t))
+				_ = h.Unlock(testkit.Ctx(t))
 			})
 		}
 	}
@@ -72,29 +72,29 @@ func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
 // Without an answer from one server nothing is kept on the others.
 func TestMultiLockKeepsNothingWhileOneServerIsAway(t *testing.T) {
 	t.Parallel()
-	s, p, away := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
-	other := kit.Server(t)
-	e := kit.Open(t, other.URL())
+	s, p, away := testkit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
+	other := testkit.Server(t)
+	e := testkit.Open(t, other.URL())
 	p.Down()
 	l := engine.Multi(e.Mutex("x"), away.Mutex("x"))
 	var refused *engine.NotAcquiredError
-	if _, err := l.TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) || !errors.As(err, &refused) || refused.Name != "x" {
+	if _, err := l.TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) || !errors.As(err, &refused) || refused.Name != "x" {
 		t.Errorf("TryLock: %v", err)
 	}
-	f := l.LockAsync(kit.Ctx(t))
-	kit.Eventually(t, "it waits for the server that is away, and holds nothing", func() bool {
+	f := l.LockAsync(testkit.Ctx(t))
+	testkit.Eventually(t, "it waits for the server that is away, and holds nothing", func() bool {
 		return away.Stats().Waiting == 1 && e.Stats().Held == 0 && other.Do("DBSIZE") == int64(0)
 	})
 	p.Up()
-	h, err := f.Await(kit.Ctx(t))
+	h, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Unlock(kit.Ctx(t)); err != nil {
+	if err := h.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	kit.Clean(t, other, e)
-	kit.Clean(t, s, away)
+	testkit.Clean(t, other, e)
+	testkit.Clean(t, s, away)
 }
 
 // What one server granted ends before the other answers. Nobody had the whole, so it was not
@@ -106,25 +106,25 @@ func TestMultiLockThatWasNotAcquiredWasNotLost(t *testing.T) {
 		want error
 		text string
 	}{
-		"removed": {func(s *redistest.Server, granted *engine.Engine) { s.Do("DEL", "x"); kit.RenewAll(granted) }, engine.ErrLate, engine.GoneOnServer.String()},
+		"removed": {func(s *redistest.Server, granted *engine.Engine) { s.Do("DEL", "x"); testkit.RenewAll(granted) }, engine.ErrLate, engine.GoneOnServer.String()},
 		"closed":  {func(_ *redistest.Server, granted *engine.Engine) { _ = granted.Close() }, engine.ErrClosed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			granting, slow := kit.Server(t), kit.Server(t)
+			granting, slow := testkit.Server(t), testkit.Server(t)
 			p := faultproxy.New(t, "tcp", slow.Addr())
-			a, b := kit.Open(t, granting.URL()), kit.Open(t, "redis://"+p.Addr(), kit.Patient)
+			a, b := testkit.Open(t, granting.URL()), testkit.Open(t, "redis://"+p.Addr(), testkit.Patient)
 			p.Pause(faultproxy.All)
-			try := engine.Multi(a.Mutex("x"), b.Mutex("y")).TryLockAsync(kit.Ctx(t))
-			kit.Eventually(t, "the first is granted", func() bool { return a.Stats().Held == 1 })
+			try := engine.Multi(a.Mutex("x"), b.Mutex("y")).TryLockAsync(testkit.Ctx(t))
+			testkit.Eventually(t, "the first is granted", func() bool { return a.Stats().Held == 1 })
 			c.end(granting, a)
-			kit.Eventually(t, "it has ended", func() bool { return a.Stats().Held == 0 })
+			testkit.Eventually(t, "it has ended", func() bool { return a.Stats().Held == 0 })
 			p.Resume()
-			_, err := try.Await(kit.Ctx(t))
-			if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, c.want) || errors.Is(err, engine.ErrLost) || !kit.HasText(err, c.text) {
+			_, err := try.Await(testkit.Ctx(t))
+			if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, c.want) || errors.Is(err, engine.ErrLost) || !testkit.HasText(err, c.text) {
 				t.Errorf("%v", err)
 			}
-			kit.Clean(t, slow, b)
+			testkit.Clean(t, slow, b)
 		})
 	}
 }

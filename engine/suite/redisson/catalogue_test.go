@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -27,14 +27,14 @@ import (
 func TestChurnOfTimedWaitsLeavesNoChannel(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
+		e := testkit.Open(t, s.URL())
 		const goroutines, cycles, names = 32, 150, 5
 		var granted, refused atomic.Int64
 		var all sync.WaitGroup
 		for range goroutines {
 			all.Go(func() {
 				for range cycles {
-					h, err := e.Mutex("L"+strconv.Itoa(rand.IntN(names))).Lock(kit.Ctx(t), engine.Wait(1+rand.N(4*time.Millisecond)))
+					h, err := e.Mutex("L"+strconv.Itoa(rand.IntN(names))).Lock(testkit.Ctx(t), engine.Wait(1+rand.N(4*time.Millisecond)))
 					if errors.Is(err, engine.ErrNotAcquired) {
 						refused.Add(1)
 						continue
@@ -44,7 +44,7 @@ func TestChurnOfTimedWaitsLeavesNoChannel(t *testing.T) {
 						continue
 					}
 					granted.Add(1)
-					if err := h.Unlock(kit.Ctx(t)); err != nil {
+					if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -54,8 +54,8 @@ func TestChurnOfTimedWaitsLeavesNoChannel(t *testing.T) {
 		if granted.Load() == 0 || refused.Load() == 0 {
 			t.Errorf("%d granted, %d timed out: the test wants both", granted.Load(), refused.Load())
 		}
-		kit.Eventually(t, "nothing waits", func() bool { st := e.Stats(); return st.Waiting == 0 && st.Held == 0 && st.Channels == 0 })
-		kit.Clean(t, s, e)
+		testkit.Eventually(t, "nothing waits", func() bool { st := e.Stats(); return st.Waiting == 0 && st.Held == 0 && st.Channels == 0 })
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -63,30 +63,30 @@ func TestChurnOfTimedWaitsLeavesNoChannel(t *testing.T) {
 func TestPairsOnTwoNamesShareOneSubscriptionConnection(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 		var all sync.WaitGroup
 		for range 20 {
 			for _, name := range []string{"a", "b"} {
-				h := kit.MustLock(t, e.Mutex(name))
-				f := other.Mutex(name).LockAsync(kit.Ctx(t))
+				h := testkit.MustLock(t, e.Mutex(name))
+				f := other.Mutex(name).LockAsync(testkit.Ctx(t))
 				all.Go(func() {
 					<-time.After(rand.N(20 * time.Millisecond))
-					if err := h.Unlock(kit.Ctx(t)); err != nil {
+					if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Error(err)
 					}
-					h, err := f.Await(kit.Ctx(t))
+					h, err := f.Await(testkit.Ctx(t))
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					if err := h.Unlock(kit.Ctx(t)); err != nil {
+					if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Error(err)
 					}
 				})
 			}
 			all.Wait()
 		}
-		kit.Clean(t, s, e, other)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
@@ -94,7 +94,7 @@ func TestPairsOnTwoNamesShareOneSubscriptionConnection(t *testing.T) {
 func TestTryLockCancelledInFlightLeavesNoRenewedLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
+		e := testkit.Open(t, s.URL())
 		m := e.Mutex("L")
 		cancelled := 0
 		for i := range 300 {
@@ -104,10 +104,10 @@ func TestTryLockCancelledInFlightLeavesNoRenewedLock(t *testing.T) {
 				<-time.After(rand.N(300 * time.Microsecond))
 			}
 			cancel()
-			h, err := f.Await(kit.Ctx(t))
+			h, err := f.Await(testkit.Ctx(t))
 			switch {
 			case err == nil:
-				kit.MustUnlock(t, h)
+				testkit.MustUnlock(t, h)
 			case errors.Is(err, engine.ErrNotAcquired) && errors.Is(err, context.Canceled):
 				cancelled++
 			case errors.Is(err, engine.ErrNotAcquired): // the one before is still being taken back
@@ -119,14 +119,14 @@ func TestTryLockCancelledInFlightLeavesNoRenewedLock(t *testing.T) {
 			t.Error("no attempt was cancelled in flight")
 		}
 		start := cputime.Now()
-		kit.Eventually(t, "the lock is free", func() bool { return s.Do("EXISTS", "L") == int64(0) })
+		testkit.Eventually(t, "the lock is free", func() bool { return s.Do("EXISTS", "L") == int64(0) })
 		if d := start.Elapsed(); d > 10*time.Second {
 			t.Errorf("free after %v: not given back, but expired", d)
 		}
 		if held := e.Stats().Held; held != 0 {
 			t.Errorf("%d holds are renewed", held)
 		}
-		kit.Clean(t, s, e)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -134,16 +134,16 @@ func TestTryLockCancelledInFlightLeavesNoRenewedLock(t *testing.T) {
 func TestLockingAgainstADeadServerFails(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL(), func(c *engine.Config) { c.CommandTimeout, c.CloseTimeout = 300*time.Millisecond, 300*time.Millisecond })
+		e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.CommandTimeout, c.CloseTimeout = 300*time.Millisecond, 300*time.Millisecond })
 		s.Kill()
 		start := cputime.Now()
-		if _, err := lock(e).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) {
+		if _, err := lock(e).TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) {
 			t.Errorf("TryLock: %v", err)
 		}
-		if _, err := lock(e).Lock(kit.Ctx(t), engine.Wait(300*time.Millisecond)); !errors.Is(err, engine.ErrNotAcquired) {
+		if _, err := lock(e).Lock(testkit.Ctx(t), engine.Wait(300*time.Millisecond)); !errors.Is(err, engine.ErrNotAcquired) {
 			t.Errorf("Lock: %v", err)
 		}
-		if _, err := lock(e).State(kit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) {
+		if _, err := lock(e).State(testkit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) {
 			t.Errorf("State: %v", err)
 		}
 		if d := start.Elapsed(); d > 10*time.Second {
@@ -156,15 +156,15 @@ func TestLockingAgainstADeadServerFails(t *testing.T) {
 func TestGivingBackReentriesLeavesTheLeaseAlone(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		m := lock(kit.Open(t, s.URL()))
+		m := lock(testkit.Open(t, s.URL()))
 		holds := reenter(t, m, 3, engine.Lease(time.Minute))
-		kit.MustUnlock(t, holds[2])
-		kit.MustUnlock(t, holds[1])
+		testkit.MustUnlock(t, holds[2])
+		testkit.MustUnlock(t, holds[1])
 		if ttl := state(t, m).TTL; ttl < 50*time.Second || ttl > time.Minute {
 			t.Errorf("TTL is %v", ttl)
 		}
-		kit.MustUnlock(t, holds[0])
-		kit.Clean(t, s)
+		testkit.MustUnlock(t, holds[0])
+		testkit.Clean(t, s)
 	})
 }
 
@@ -172,16 +172,16 @@ func TestGivingBackReentriesLeavesTheLeaseAlone(t *testing.T) {
 func TestWaitOnAHeldLockEndsInTime(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		h := kit.MustLock(t, lock(kit.Open(t, s.URL())))
+		h := testkit.MustLock(t, lock(testkit.Open(t, s.URL())))
 		start, used := time.Now(), cputime.Now()
-		_, err := lock(kit.Open(t, s.URL())).Lock(kit.Ctx(t), engine.Wait(time.Second))
+		_, err := lock(testkit.Open(t, s.URL())).Lock(testkit.Ctx(t), engine.Wait(time.Second))
 		if !errors.Is(err, engine.ErrNotAcquired) {
 			t.Errorf("Lock: %v", err)
 		}
 		if d := time.Since(start); d < time.Second || used.Elapsed() > 4*time.Second {
 			t.Errorf("refused after %v", d)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	})
 }
 
@@ -189,28 +189,28 @@ func TestWaitOnAHeldLockEndsInTime(t *testing.T) {
 func TestCancellingSomeWaitersDisturbsNoOther(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
-		h := kit.MustLock(t, lock(kit.Open(t, s.URL())))
+		e := testkit.Open(t, s.URL())
+		h := testkit.MustLock(t, lock(testkit.Open(t, s.URL())))
 		ctx, cancel := context.WithCancel(context.Background())
 		first, last := lock(e).LockAsync(ctx), lock(e).LockAsync(ctx)
-		stays := lock(e).LockAsync(kit.Ctx(t))
-		kit.Eventually(t, "they wait, and one has been refused", func() bool { return e.Stats().Waiting == 3 && e.Stats().Commands > 0 })
+		stays := lock(e).LockAsync(testkit.Ctx(t))
+		testkit.Eventually(t, "they wait, and one has been refused", func() bool { return e.Stats().Waiting == 3 && e.Stats().Commands > 0 })
 		cancel()
 		for _, f := range []*engine.Future[*engine.Hold]{first, last} {
-			if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, context.Canceled) {
+			if _, err := f.Await(testkit.Ctx(t)); !errors.Is(err, context.Canceled) {
 				t.Errorf("a cancelled waiter: %v", err)
 			}
 		}
 		if _, err := stays.Result(); err != engine.ErrPending {
 			t.Fatalf("the one that was not cancelled: %v", err)
 		}
-		kit.MustUnlock(t, h)
-		h, err := stays.Await(kit.Ctx(t))
+		testkit.MustUnlock(t, h)
+		h, err := stays.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s, e)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -218,26 +218,26 @@ func TestCancellingSomeWaitersDisturbsNoOther(t *testing.T) {
 func TestForceUnlockFreesTheLockForEveryone(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		h := kit.MustLock(t, lock(e))
-		if done, err := lock(other).ForceUnlock(kit.Ctx(t)); !done || err != nil {
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+		h := testkit.MustLock(t, lock(e))
+		if done, err := lock(other).ForceUnlock(testkit.Ctx(t)); !done || err != nil {
 			t.Fatal(done, err)
 		}
 		if st := state(t, lock(e)); st.Locked {
 			t.Errorf("State: %+v", st)
 		}
-		next := kit.MustLock(t, lock(other))
-		if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+		next := testkit.MustLock(t, lock(other))
+		if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("Unlock of the old holder: %v", err)
 		}
 		if st := state(t, lock(other)); !st.Mine {
 			t.Errorf("the new holder lost it to that: %+v", st)
 		}
-		kit.MustUnlock(t, next)
-		if done, err := lock(other).ForceUnlock(kit.Ctx(t)); done || err != nil {
+		testkit.MustUnlock(t, next)
+		if done, err := lock(other).ForceUnlock(testkit.Ctx(t)); done || err != nil {
 			t.Error("of a free lock:", done, err)
 		}
-		kit.Clean(t, s, e, other)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
@@ -245,21 +245,21 @@ func TestForceUnlockFreesTheLockForEveryone(t *testing.T) {
 func TestTTLIsTheLeaseOrTheWatchdogs(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		m := lock(kit.Open(t, s.URL()))
-		h := kit.MustLock(t, m, engine.Lease(time.Hour))
+		m := lock(testkit.Open(t, s.URL()))
+		h := testkit.MustLock(t, m, engine.Lease(time.Hour))
 		if ttl := state(t, m).TTL; ttl < time.Hour-10*time.Second || ttl > time.Hour {
 			t.Errorf("with a lease of an hour: %v", ttl)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		if st := state(t, m); st.TTL != 0 || st.Locked {
 			t.Errorf("of a free lock: %+v", st)
 		}
-		h = kit.MustLock(t, m)
+		h = testkit.MustLock(t, m)
 		if ttl := state(t, m).TTL; ttl < 20*time.Second || ttl > 30*time.Second {
 			t.Errorf("under the watchdog: %v", ttl)
 		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s)
 	})
 }
 
@@ -267,7 +267,7 @@ func TestTTLIsTheLeaseOrTheWatchdogs(t *testing.T) {
 func TestHoldCountFollowsLockAndUnlock(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		m := lock(kit.Open(t, s.URL()))
+		m := lock(testkit.Open(t, s.URL()))
 		count := func(want int) {
 			t.Helper()
 			n := 0
@@ -279,18 +279,18 @@ func TestHoldCountFollowsLockAndUnlock(t *testing.T) {
 			}
 		}
 		count(0)
-		outer := kit.MustLock(t, m)
+		outer := testkit.MustLock(t, m)
 		count(1)
-		inner, err := m.Lock(outer.Context(kit.Ctx(t)))
+		inner, err := m.Lock(outer.Context(testkit.Ctx(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		count(2)
-		kit.MustUnlock(t, inner)
+		testkit.MustUnlock(t, inner)
 		count(1)
-		kit.MustUnlock(t, outer)
+		testkit.MustUnlock(t, outer)
 		count(0)
-		kit.Clean(t, s)
+		testkit.Clean(t, s)
 	})
 }
 
@@ -299,7 +299,7 @@ func TestHoldCountFollowsLockAndUnlock(t *testing.T) {
 func TestLockedIsSeenByAllAndMineByTheHolder(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 		see := func(locked bool) {
 			t.Helper()
 			if st := state(t, lock(e)); st.Locked != locked || st.Mine != locked {
@@ -310,17 +310,17 @@ func TestLockedIsSeenByAllAndMineByTheHolder(t *testing.T) {
 			}
 		}
 		see(false)
-		h := kit.MustLock(t, lock(e))
+		h := testkit.MustLock(t, lock(e))
 		see(true)
 		if err := h.Err(); err != nil {
 			t.Errorf("held, and Err is %v", err)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		see(false)
 		if err := h.Err(); !errors.Is(err, engine.ErrReleased) {
 			t.Errorf("unlocked, and Err is %v", err)
 		}
-		kit.Clean(t, s)
+		testkit.Clean(t, s)
 	})
 }
 
@@ -328,18 +328,18 @@ func TestLockedIsSeenByAllAndMineByTheHolder(t *testing.T) {
 func TestUnlockByAFormerOwnerFailsAndHarmsNobody(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
-		former := kit.MustLock(t, lock(e))
-		kit.MustUnlock(t, former)
-		h := kit.MustLock(t, lock(e))
-		if err := former.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
+		e := testkit.Open(t, s.URL())
+		former := testkit.MustLock(t, lock(e))
+		testkit.MustUnlock(t, former)
+		h := testkit.MustLock(t, lock(e))
+		if err := former.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
 			t.Errorf("Unlock: %v", err)
 		}
-		if f := kit.Fields(t, s, "L"); f[h.Owner()] != "1" {
+		if f := testkit.Fields(t, s, "L"); f[h.Owner()] != "1" {
 			t.Errorf("the holder's field is gone: %v", f)
 		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s)
 	})
 }
 
@@ -347,24 +347,24 @@ func TestUnlockByAFormerOwnerFailsAndHarmsNobody(t *testing.T) {
 func TestLockAndUnlockCanBeRepeated(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		m := lock(kit.Open(t, s.URL()))
+		m := lock(testkit.Open(t, s.URL()))
 		seen := make(map[string]bool)
 		for range 100 {
-			h := kit.MustLock(t, m)
+			h := testkit.MustLock(t, m)
 			if seen[h.Owner()] {
 				t.Fatalf("owner %s twice", h.Owner())
 			}
 			seen[h.Owner()] = true
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
-		kit.Clean(t, s)
+		testkit.Clean(t, s)
 	})
 }
 
 // testInCluster, testLockFailoverInCluster, on three nodes
 func TestLocksOnEveryNodeOfACluster(t *testing.T) {
 	t.Parallel()
-	at := kit.Clustered(redistest.StartCluster(t, false))
+	at := testkit.Clustered(redistest.StartCluster(t, false))
 	e, other := at.Open(t), at.Open(t)
 	for kind, lock := range map[string]func(e *engine.Engine, name string) engine.Mutex{
 		"Mutex":       (*engine.Engine).Mutex,
@@ -376,15 +376,15 @@ func TestLocksOnEveryNodeOfACluster(t *testing.T) {
 		for i := range 30 {
 			name := fmt.Sprint(kind, i)
 			m, far := lock(e, name), lock(other, name)
-			h := kit.MustLock(t, m)
-			again := kit.MustReenter(t, m, h)
+			h := testkit.MustLock(t, m)
+			again := testkit.MustReenter(t, m, h)
 			refused(t, far)
-			next := far.LockAsync(kit.Ctx(t))
-			kit.Eventually(t, "the other one waits", func() bool { return other.Stats().Waiting == 1 && other.Stats().InFlight == 0 })
-			kit.MustUnlock(t, again)
+			next := far.LockAsync(testkit.Ctx(t))
+			testkit.Eventually(t, "the other one waits", func() bool { return other.Stats().Waiting == 1 && other.Stats().InFlight == 0 })
+			testkit.MustUnlock(t, again)
 			unlocked := cputime.Now()
-			kit.MustUnlock(t, h)
-			h, err := next.Await(kit.Ctx(t))
+			testkit.MustUnlock(t, h)
+			h, err := next.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -394,7 +394,7 @@ func TestLocksOnEveryNodeOfACluster(t *testing.T) {
 			if st := state(t, far); !st.Mine {
 				t.Errorf("%s: %+v", name, st)
 			}
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
 	}
 	for _, s := range at.Servers() {
@@ -408,17 +408,17 @@ func TestLocksOnEveryNodeOfACluster(t *testing.T) {
 func TestReenteredLockStaysTakenUntilTheLastUnlock(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 		holds := reenter(t, lock(e), 2)
-		kit.MustUnlock(t, holds[1])
+		testkit.MustUnlock(t, holds[1])
 		for _, stranger := range []*engine.Engine{e, other} {
-			if _, err := lock(stranger).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
+			if _, err := lock(stranger).TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
 				t.Errorf("TryLock of a stranger: %v", err)
 			}
 		}
-		kit.MustUnlock(t, holds[0])
-		kit.MustUnlock(t, kit.MustLock(t, lock(other)))
-		kit.Clean(t, s)
+		testkit.MustUnlock(t, holds[0])
+		testkit.MustUnlock(t, testkit.MustLock(t, lock(other)))
+		testkit.Clean(t, s)
 	})
 }
 
@@ -427,34 +427,34 @@ func TestReenteredLockStaysTakenUntilTheLastUnlock(t *testing.T) {
 func TestNonReentrantLockRefusesItsHolder(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		h := kit.MustLock(t, lock(e))
-		mine := h.Context(kit.Ctx(t))
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+		h := testkit.MustLock(t, lock(e))
+		mine := h.Context(testkit.Ctx(t))
 		for what, err := range map[string]error{
-			"lock":    kit.ErrOf(lock(e).Lock(mine, engine.NonReentrant())),
-			"tryLock": kit.ErrOf(lock(e).TryLock(mine, engine.NonReentrant())),
-			"timed":   kit.ErrOf(lock(e).Lock(mine, engine.NonReentrant(), engine.Wait(time.Second))),
+			"lock":    testkit.ErrOf(lock(e).Lock(mine, engine.NonReentrant())),
+			"tryLock": testkit.ErrOf(lock(e).TryLock(mine, engine.NonReentrant())),
+			"timed":   testkit.ErrOf(lock(e).Lock(mine, engine.NonReentrant(), engine.Wait(time.Second))),
 		} {
 			if !errors.Is(err, engine.ErrReentry) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		next := lock(other).LockAsync(kit.Ctx(t), engine.NonReentrant())
-		kit.Eventually(t, "the other one waits", func() bool { return other.Stats().Waiting == 1 })
-		kit.MustUnlock(t, h)
-		h, err := next.Await(kit.Ctx(t))
+		next := lock(other).LockAsync(testkit.Ctx(t), engine.NonReentrant())
+		testkit.Eventually(t, "the other one waits", func() bool { return other.Stats().Waiting == 1 })
+		testkit.MustUnlock(t, h)
+		h, err := next.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s, e, other)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
 // reenter locks n times, each under the one before.
 func reenter(t testing.TB, m engine.Mutex, n int, opts ...engine.Option) []*engine.Hold {
 	t.Helper()
-	ctx := kit.Ctx(t)
+	ctx := testkit.Ctx(t)
 	var holds []*engine.Hold
 	for range n {
 		h, err := m.Lock(ctx, opts...)
@@ -469,7 +469,7 @@ func reenter(t testing.TB, m engine.Mutex, n int, opts ...engine.Option) []*engi
 
 func state(t testing.TB, m engine.Mutex) engine.State {
 	t.Helper()
-	st, err := m.State(kit.Ctx(t))
+	st, err := m.State(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}

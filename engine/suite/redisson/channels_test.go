@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
@@ -15,23 +15,23 @@ import (
 func TestAWaiterHearsTheChannelOfItsKind(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 		latch, sem := e.Latch("L"), e.Semaphore("L")
 		wait := func(m engine.Mutex) func() <-chan error {
 			return func() <-chan error {
-				return kit.Background(func() error {
-					h, err := m.Lock(kit.Ctx(t))
+				return testkit.Background(func() error {
+					h, err := m.Lock(testkit.Ctx(t))
 					if err != nil {
 						return err
 					}
-					return h.Unlock(kit.Ctx(t))
+					return h.Unlock(testkit.Ctx(t))
 				})
 			}
 		}
 		lock := func(m engine.Mutex) func() func() {
 			return func() func() {
-				h := kit.MustLock(t, m)
-				return func() { kit.MustUnlock(t, h) }
+				h := testkit.MustLock(t, m)
+				return func() { testkit.MustUnlock(t, h) }
 			}
 		}
 		for round := range 2 {
@@ -45,28 +45,28 @@ func TestAWaiterHearsTheChannelOfItsKind(t *testing.T) {
 				{"Semaphore", semaphoreChannel("L"), func() func() {
 					return func() { redisson{s, javaA}.releasePermits(t, "L", 1) }
 				}, func() <-chan error {
-					return kit.Background(func() error {
-						p, err := sem.Acquire(kit.Ctx(t), 1)
+					return testkit.Background(func() error {
+						p, err := sem.Acquire(testkit.Ctx(t), 1)
 						if err != nil {
 							return err
 						}
-						return p.Release(kit.Ctx(t))
+						return p.Release(testkit.Ctx(t))
 					})
 				}},
 				{"Latch", latchChannel("L"), func() func() {
 					redisson{s, javaA}.trySetCount(t, "L", 1)
 					return func() { redisson{s, javaA}.countDown(t, "L") }
-				}, func() <-chan error { return kit.Background(func() error { return latch.Await(kit.Ctx(t)) }) }},
+				}, func() <-chan error { return testkit.Background(func() error { return latch.Await(testkit.Ctx(t)) }) }},
 			} {
 				end := x.taken()
 				waits := x.waits()
-				kit.Eventually(t, x.what+" listens to its channel", func() bool {
+				testkit.Eventually(t, x.what+" listens to its channel", func() bool {
 					inside := e.Stats()
 					return subscribers(s, x.channel) == 1 && inside.InFlight == 0 && inside.Waiting == 1
 				})
 				start := cputime.Now()
 				end()
-				if err := kit.Receive(t, waits); err != nil {
+				if err := testkit.Receive(t, waits); err != nil {
 					t.Errorf("round %d, %s: %v", round, x.what, err)
 				}
 				if d := start.Elapsed(); d > 3*time.Second {

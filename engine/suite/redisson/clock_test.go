@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -31,7 +31,7 @@ func openWrong(t testing.TB, d time.Duration, url string, change ...func(*engine
 	t.Helper()
 	w := &wrong{Clock: clock.System()}
 	w.by.Store(int64(d))
-	return kit.OpenAt(t, w, url, change...), w
+	return testkit.OpenAt(t, w, url, change...), w
 }
 
 // serverTime is what the server's clock says.
@@ -49,28 +49,28 @@ func TestAFairQueueDoesNotDependOnTheClocksOfItsProcesses(t *testing.T) {
 		of := func(c *engine.Config) { c.FairWait = room }
 		ahead, one := openWrong(t, off, s.URL(), of)
 		behind, other := openWrong(t, -off, s.URL(), of)
-		h := kit.MustLock(t, ahead.FairMutex("F"))
+		h := testkit.MustLock(t, ahead.FairMutex("F"))
 		waits := line(t, s, 6, nil, behind, ahead)
 		scoresOf(t, s, room)
 		waits[2].Abandon()
 		fairQueued(t, s, 5)
 		one.by.Store(int64(-off)) // an administrator mends it, and overshoots
 		other.by.Store(int64(off))
-		if _, err := behind.FairMutex("F").Lock(kit.Ctx(t), engine.Wait(time.Second)); !errors.Is(err, engine.ErrHeld) {
+		if _, err := behind.FairMutex("F").Lock(testkit.Ctx(t), engine.Wait(time.Second)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("a wait of a second: %v", err)
 		}
 		fairQueued(t, s, 5) // its place goes after the call has ended
 		scoresOf(t, s, room)
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		for n, i := range []int{0, 1, 3, 4, 5} {
-			h, err := waits[i].Await(kit.Ctx(t))
+			h, err := waits[i].Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			fairQueued(t, s, 4-n)
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
-		kit.Clean(t, s, ahead, behind)
+		testkit.Clean(t, s, ahead, behind)
 	})
 }
 
@@ -79,8 +79,8 @@ func TestPermitsDoNotDependOnTheClocksOfTheirProcesses(t *testing.T) {
 		s := on.server(t)
 		const off, lease = 20 * time.Minute, time.Minute
 		permits(t, s, 2)
-		ahead, _ := openWrong(t, off, s.URL(), kit.LeaseOf(lease))
-		behind, _ := openWrong(t, -off, s.URL(), kit.LeaseOf(lease))
+		ahead, _ := openWrong(t, off, s.URL(), testkit.LeaseOf(lease))
+		behind, _ := openWrong(t, -off, s.URL(), testkit.LeaseOf(lease))
 		ends := func(what string, want time.Duration) {
 			t.Helper()
 			now := serverTime(s)
@@ -96,7 +96,7 @@ func TestPermitsDoNotDependOnTheClocksOfTheirProcesses(t *testing.T) {
 		ends("taken", lease)
 		for _, e := range []*engine.Engine{ahead, behind} {
 			counts(t, e.PermitSemaphore("P"), 0, 2)
-			if _, err := e.PermitSemaphore("P").TryAcquire(kit.Ctx(t), 1); !errors.Is(err, engine.ErrHeld) {
+			if _, err := e.PermitSemaphore("P").TryAcquire(testkit.Ctx(t), 1); !errors.Is(err, engine.ErrHeld) {
 				t.Errorf("one takes what another holds: %v", err)
 			}
 		}
@@ -107,12 +107,12 @@ func TestPermitsDoNotDependOnTheClocksOfTheirProcesses(t *testing.T) {
 		ends("made shorter", 40*time.Second)
 		for _, e := range []*engine.Engine{ahead, behind} {
 			renewed := e.Stats().Renewed
-			kit.RenewAll(e)
-			kit.Eventually(t, "it is renewed", func() bool { return e.Stats().Renewed > renewed })
+			testkit.RenewAll(e)
+			testkit.Eventually(t, "it is renewed", func() bool { return e.Stats().Renewed > renewed })
 		}
 		ends("renewed", lease)
 		for _, h := range []*engine.Hold{a, b} {
-			if err := h.Unlock(kit.Ctx(t)); err != nil {
+			if err := h.Unlock(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -139,51 +139,51 @@ func clientTime(c faultproxy.Command) bool {
 
 func TestNoCommandTellsTheServerTheTimeOfItsClient(t *testing.T) {
 	t.Parallel()
-	s, p, e := kit.Behind(t)
+	s, p, e := testkit.Behind(t)
 	seen := p.Watch(func(c faultproxy.Command) bool { return c.Name() == "EVALSHA" })
 	times := p.Watch(clientTime) // it has the first look
-	other := kit.Open(t, s.URL())
+	other := testkit.Open(t, s.URL())
 	f, sem := e.FairMutex("F"), e.PermitSemaphore("P")
-	if err := sem.SetPermits(kit.Ctx(t), 1); err != nil {
+	if err := sem.SetPermits(testkit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
 
-	h := kit.MustLock(t, other.FairMutex("F"))
-	ctx, cancel := context.WithCancel(kit.Ctx(t))
-	leaves, waits := f.LockAsync(ctx), f.LockAsync(kit.Ctx(t))
+	h := testkit.MustLock(t, other.FairMutex("F"))
+	ctx, cancel := context.WithCancel(testkit.Ctx(t))
+	leaves, waits := f.LockAsync(ctx), f.LockAsync(testkit.Ctx(t))
 	fairQueued(t, s, 2)
 	cancel()
 	fairQueued(t, s, 1)
-	_, _ = leaves.Await(kit.Ctx(t))
-	kit.MustUnlock(t, h)
-	h, err := waits.Await(kit.Ctx(t))
+	_, _ = leaves.Await(testkit.Ctx(t))
+	testkit.MustUnlock(t, h)
+	h, err := waits.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	held := take(t, sem, 1)
-	more := sem.AcquireAsync(kit.Ctx(t), 1)
+	more := sem.AcquireAsync(testkit.Ctx(t), 1)
 	renewed := e.Stats().Renewed
-	kit.RenewAll(e)
-	kit.Eventually(t, "both are renewed", func() bool { return e.Stats().Renewed >= renewed+2 })
+	testkit.RenewAll(e)
+	testkit.Eventually(t, "both are renewed", func() bool { return e.Stats().Renewed >= renewed+2 })
 	counts(t, sem, 0, 1)
-	if err := held.Unlock(kit.Ctx(t)); err != nil {
+	if err := held.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	if held, err = more.Await(kit.Ctx(t)); err != nil {
+	if held, err = more.Await(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := held.Unlock(kit.Ctx(t)); err != nil {
+	if err := held.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	kit.MustUnlock(t, h)
-	h, held = kit.MustLock(t, f, engine.Lease(time.Minute)), take(t, sem, 1, engine.Lease(time.Minute))
-	if err := errors.Join(h.Extend(kit.Ctx(t), time.Hour), held.Extend(kit.Ctx(t), time.Hour)); err != nil {
+	testkit.MustUnlock(t, h)
+	h, held = testkit.MustLock(t, f, engine.Lease(time.Minute)), take(t, sem, 1, engine.Lease(time.Minute))
+	if err := errors.Join(h.Extend(testkit.Ctx(t), time.Hour), held.Extend(testkit.Ctx(t), time.Hour)); err != nil {
 		t.Error(err)
 	}
-	if done, err := f.ForceUnlock(kit.Ctx(t)); !done || err != nil {
+	if done, err := f.ForceUnlock(testkit.Ctx(t)); !done || err != nil {
 		t.Error(done, err)
 	}
-	if done, err := sem.ForceRelease(kit.Ctx(t), held.PermitIDs()[0]); !done || err != nil {
+	if done, err := sem.ForceRelease(testkit.Ctx(t), held.PermitIDs()[0]); !done || err != nil {
 		t.Error(done, err)
 	}
 	if n := times.Done(); n != 0 {

@@ -10,17 +10,17 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
 // testConcurrencyTryLockUnLock
 func TestHeldLockIsAlwaysRenewedAmidChurn(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
 			const lease = 3 * time.Second
-			e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = lease })
+			e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = lease })
 			const goroutines, cycles = 16, 60
 			least := leastPTTL(t, s, "L")
 			var grants atomic.Int64
@@ -28,7 +28,7 @@ func TestHeldLockIsAlwaysRenewedAmidChurn(t *testing.T) {
 			for range goroutines {
 				all.Go(func() {
 					for range cycles {
-						h, err := lock(e).Lock(kit.Ctx(t))
+						h, err := lock(e).Lock(testkit.Ctx(t))
 						if err != nil {
 							t.Error(err)
 							return
@@ -42,7 +42,7 @@ func TestHeldLockIsAlwaysRenewedAmidChurn(t *testing.T) {
 						if err := h.Err(); err != nil {
 							t.Errorf("while held: %v", err)
 						}
-						if err := h.Unlock(kit.Ctx(t)); err != nil {
+						if err := h.Unlock(testkit.Ctx(t)); err != nil {
 							t.Error(err)
 						}
 					}
@@ -55,7 +55,7 @@ func TestHeldLockIsAlwaysRenewedAmidChurn(t *testing.T) {
 			if left := least(); left < lease/3 || left > lease { // it is renewed after a third
 				t.Errorf("the least that was left of the lease of %v while it was held is %v", lease, left)
 			}
-			kit.Clean(t, s, e)
+			testkit.Clean(t, s, e)
 		})
 	})
 }
@@ -67,7 +67,7 @@ func leastPTTL(t testing.TB, s *redistest.Server, key string) func() time.Durati
 	over, least := make(chan struct{}), time.Hour
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for kit.Pause(over, 5*time.Millisecond) {
+		for testkit.Pause(over, 5*time.Millisecond) {
 			v, err := s.Process.Do("PTTL", key)
 			if err != nil {
 				t.Error(err)
@@ -93,7 +93,7 @@ func leastPTTL(t testing.TB, s *redistest.Server, key string) func() time.Durati
 // testConcurrencyLoop_MultiInstance
 func TestNoAcquisitionIsLostOrDoubled(t *testing.T) {
 	many, cycles := 100, 100
-	if kit.Race {
+	if testkit.Race {
 		many, cycles = 40, 10 // all of them without it: .ci/run
 	}
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
@@ -107,7 +107,7 @@ func TestNoAcquisitionIsLostOrDoubled(t *testing.T) {
 				s := on.server(t)
 				var all sync.WaitGroup
 				for range tc.engines {
-					e := kit.Open(t, s.URL())
+					e := testkit.Open(t, s.URL())
 					for range tc.tasks {
 						all.Go(func() {
 							for range tc.cycles {
@@ -121,7 +121,7 @@ func TestNoAcquisitionIsLostOrDoubled(t *testing.T) {
 					t.Errorf("the counter is %v, want %d", n, want)
 				}
 				s.Do("DEL", "n")
-				kit.Clean(t, s)
+				testkit.Clean(t, s)
 			})
 		}
 	})
@@ -130,7 +130,7 @@ func TestNoAcquisitionIsLostOrDoubled(t *testing.T) {
 // increment adds one to a counter on the server under the lock, in two steps that
 // nothing else protects.
 func increment(t testing.TB, s *redistest.Server, m engine.Mutex) {
-	h, err := m.Lock(kit.Within(t, 2*kit.Limit))
+	h, err := m.Lock(testkit.Within(t, 2*testkit.Limit))
 	if err != nil {
 		t.Error(err)
 		return
@@ -144,7 +144,7 @@ func increment(t testing.TB, s *redistest.Server, m engine.Mutex) {
 	if _, err := s.Process.Do("SET", "n", strconv.Itoa(n+1)); err != nil {
 		t.Error(err)
 	}
-	if err := h.Unlock(kit.Ctx(t)); err != nil {
+	if err := h.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
 }

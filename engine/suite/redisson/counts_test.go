@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // The tests of RedissonSemaphoreTest and RedissonCountDownLatchTest, as they read for Pawl. Each
@@ -19,21 +19,21 @@ import (
 
 func release(t testing.TB, p *engine.Permits) {
 	t.Helper()
-	if err := p.Release(kit.Ctx(t)); err != nil {
+	if err := p.Release(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func wantAvailable(t testing.TB, s engine.Semaphore, want int) {
 	t.Helper()
-	if n, err := s.Available(kit.Ctx(t)); n != want || err != nil {
+	if n, err := s.Available(testkit.Ctx(t)); n != want || err != nil {
 		t.Errorf("%d are available, %v; want %d", n, err, want)
 	}
 }
 
 func wantSet(t testing.TB, s engine.Semaphore, n int, want bool) {
 	t.Helper()
-	if set, err := s.TrySetPermits(kit.Ctx(t), n); set != want || err != nil {
+	if set, err := s.TrySetPermits(testkit.Ctx(t), n); set != want || err != nil {
 		t.Errorf("SetPermits(%d): %v, %v; want %v", n, set, err, want)
 	}
 }
@@ -42,8 +42,8 @@ func wantSet(t testing.TB, s engine.Semaphore, n int, want bool) {
 // sleeps.
 func sleeps(t testing.TB, e *engine.Engine) {
 	t.Helper()
-	kit.Eventually(t, "it listens", func() bool {
-		return kit.Client(e).Stats().ChannelsConfirmed == 1 && e.Stats().InFlight == 0
+	testkit.Eventually(t, "it listens", func() bool {
+		return testkit.Client(e).Stats().ChannelsConfirmed == 1 && e.Stats().InFlight == 0
 	})
 }
 
@@ -51,7 +51,7 @@ func sleeps(t testing.TB, e *engine.Engine) {
 func TestAddPermitsWakesAWaiterThatNeedsTwo(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		e, java := kit.Open(t, srv.URL()), redisson{srv, javaA}
+		e, java := testkit.Open(t, srv.URL()), redisson{srv, javaA}
 		s := e.Semaphore("S")
 		ear := listen(t, srv, semaphoreChannel("S"))
 		wantSet(t, s, 0, true)
@@ -62,13 +62,13 @@ func TestAddPermitsWakesAWaiterThatNeedsTwo(t *testing.T) {
 		ear.hears(t, "1")
 		java.addPermits(t, "S", 1)
 		ear.hears(t, "2")
-		p, err := f.Await(kit.Ctx(t))
+		p, err := f.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		release(t, p)
 		ear.hears(t, "2")
-		if err := s.AddPermits(kit.Ctx(t), 3); err != nil {
+		if err := s.AddPermits(testkit.Ctx(t), 3); err != nil {
 			t.Fatal(err)
 		}
 		ear.hears(t, "5")
@@ -82,9 +82,9 @@ func TestAddPermitsWakesAWaiterThatNeedsTwo(t *testing.T) {
 func TestZeroPermits(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		s := kit.Open(t, srv.URL()).Semaphore("S")
-		release(t, kit.MustAcquire(t, s, 0))
-		if p, err := s.TryAcquire(kit.Ctx(t), 0); err != nil {
+		s := testkit.Open(t, srv.URL()).Semaphore("S")
+		release(t, testkit.MustAcquire(t, s, 0))
+		if p, err := s.TryAcquire(testkit.Ctx(t), 0); err != nil {
 			t.Error(err)
 		} else {
 			release(t, p)
@@ -99,10 +99,10 @@ func TestZeroPermits(t *testing.T) {
 func TestReleaseCreatesTheSemaphore(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		s, java := kit.Open(t, srv.URL()).Semaphore("S"), redisson{srv, javaA}
+		s, java := testkit.Open(t, srv.URL()).Semaphore("S"), redisson{srv, javaA}
 		java.releasePermits(t, "S", 2)
 		wantAvailable(t, s, 2)
-		p := kit.MustAcquire(t, s, 2)
+		p := testkit.MustAcquire(t, s, 2)
 		srv.Do("DEL", "S")
 		release(t, p)
 		wantAvailable(t, s, 2)
@@ -116,7 +116,7 @@ func TestReleaseCreatesTheSemaphore(t *testing.T) {
 func TestTrySetPermits(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		s, java := kit.Open(t, srv.URL()).Semaphore("S"), redisson{srv, javaA}
+		s, java := testkit.Open(t, srv.URL()).Semaphore("S"), redisson{srv, javaA}
 		wantSet(t, s, 10, true)
 		wantSet(t, s, 15, false)
 		if java.trySetPermits(t, "S", 20) != int64(0) {
@@ -127,12 +127,12 @@ func TestTrySetPermits(t *testing.T) {
 		if java.trySetPermits(t, "S", 4, 60_000) != int64(1) {
 			t.Error("Redisson has not set it")
 		}
-		release(t, kit.MustAcquire(t, s, 3))
+		release(t, testkit.MustAcquire(t, s, 3))
 		if ttl := srv.Do("PTTL", "S").(int64); ttl <= 0 || ttl > 60_000 {
 			t.Errorf("it has %d ms left", ttl)
 		}
 		srv.Do("PEXPIRE", "S", "1")
-		kit.Eventually(t, "it has expired", func() bool { return srv.Do("EXISTS", "S") == int64(0) })
+		testkit.Eventually(t, "it has expired", func() bool { return srv.Do("EXISTS", "S") == int64(0) })
 		wantSet(t, s, 6, true)
 	})
 }
@@ -141,15 +141,15 @@ func TestTrySetPermits(t *testing.T) {
 func TestAddAndReducePermits(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		s, java := kit.Open(t, srv.URL()).Semaphore("S"), redisson{srv, javaA}
+		s, java := testkit.Open(t, srv.URL()).Semaphore("S"), redisson{srv, javaA}
 		for _, step := range []struct{ delta, want int }{{5, 5}, {5, 10}, {-3, 7}, {-10, -3}, {2, -1}, {4, 3}} {
-			if err := s.AddPermits(kit.Ctx(t), step.delta); err != nil {
+			if err := s.AddPermits(testkit.Ctx(t), step.delta); err != nil {
 				t.Fatal(err)
 			}
 			wantAvailable(t, s, step.want)
 		}
 		java.addPermits(t, "S", -4)
-		if _, err := s.TryAcquire(kit.Ctx(t), 1); !errors.Is(err, engine.ErrHeld) {
+		if _, err := s.TryAcquire(testkit.Ctx(t), 1); !errors.Is(err, engine.ErrHeld) {
 			t.Error(err)
 		}
 		wantAvailable(t, s, -1)
@@ -161,7 +161,7 @@ func TestAddAndReducePermits(t *testing.T) {
 func TestBlockingAcquire(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		e, java := kit.Open(t, srv.URL()), redisson{srv, javaA}
+		e, java := testkit.Open(t, srv.URL()), redisson{srv, javaA}
 		s := e.Semaphore("S")
 		wantSet(t, s, 5, true)
 		ear := listen(t, srv, semaphoreChannel("S"))
@@ -170,13 +170,13 @@ func TestBlockingAcquire(t *testing.T) {
 		}
 		one, four := s.AcquireAsync(context.Background(), 1), s.AcquireAsync(context.Background(), 4)
 		start := time.Now()
-		if _, err := s.Acquire(kit.Ctx(t), 1, engine.Wait(200*time.Millisecond)); !errors.Is(err, engine.ErrHeld) || time.Since(start) < 200*time.Millisecond {
+		if _, err := s.Acquire(testkit.Ctx(t), 1, engine.Wait(200*time.Millisecond)); !errors.Is(err, engine.ErrHeld) || time.Since(start) < 200*time.Millisecond {
 			t.Error(err)
 		}
 		sleeps(t, e)
 		java.releasePermits(t, "S", 1)
 		ear.hears(t, "1")
-		first, err := one.Await(kit.Ctx(t))
+		first, err := one.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,12 +186,12 @@ func TestBlockingAcquire(t *testing.T) {
 			t.Error(err)
 		}
 		release(t, first)
-		second, err := four.Await(kit.Ctx(t)) // in the same command: nobody is told of permits that are gone
+		second, err := four.Await(testkit.Ctx(t)) // in the same command: nobody is told of permits that are gone
 		if err != nil {
 			t.Fatal(err)
 		}
 		release(t, second)
-		kit.Eventually(t, "they are free", func() bool { return srv.Do("GET", "S") == "4" })
+		testkit.Eventually(t, "they are free", func() bool { return srv.Do("GET", "S") == "4" })
 	})
 }
 
@@ -199,20 +199,20 @@ func TestBlockingAcquire(t *testing.T) {
 func TestDrainPermits(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		s, java := kit.Open(t, srv.URL()).Semaphore("S"), redisson{srv, javaA}
-		if n, err := s.Drain(kit.Ctx(t)); n != 0 || err != nil {
+		s, java := testkit.Open(t, srv.URL()).Semaphore("S"), redisson{srv, javaA}
+		if n, err := s.Drain(testkit.Ctx(t)); n != 0 || err != nil {
 			t.Error(n, err)
 		}
 		if got := java.drainPermits(t, "S"); got != "0" {
 			t.Error(got)
 		}
 		wantSet(t, s, 10, true)
-		kit.MustAcquire(t, s, 3)
-		if n, err := s.Drain(kit.Ctx(t)); n != 7 || err != nil {
+		testkit.MustAcquire(t, s, 3)
+		if n, err := s.Drain(testkit.Ctx(t)); n != 7 || err != nil {
 			t.Error(n, err)
 		}
 		wantAvailable(t, s, 0)
-		if _, err := s.TryAcquire(kit.Ctx(t), 1); !errors.Is(err, engine.ErrHeld) {
+		if _, err := s.TryAcquire(testkit.Ctx(t), 1); !errors.Is(err, engine.ErrHeld) {
 			t.Error(err)
 		}
 	})
@@ -222,7 +222,7 @@ func TestDrainPermits(t *testing.T) {
 func TestReleaseAcquireArithmetic(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		s, java := kit.Open(t, srv.URL()).Semaphore("S"), redisson{srv, javaA}
+		s, java := testkit.Open(t, srv.URL()).Semaphore("S"), redisson{srv, javaA}
 		if java.releaseIfExists(t, "S", 2) != int64(0) {
 			t.Error("it exists")
 		}
@@ -231,7 +231,7 @@ func TestReleaseAcquireArithmetic(t *testing.T) {
 		var held []*engine.Permits
 		for range 50 {
 			if n := 1 + rand.IntN(3); rand.IntN(2) == 0 && want >= n {
-				held, want = append(held, kit.MustAcquire(t, s, n)), want-n
+				held, want = append(held, testkit.MustAcquire(t, s, n)), want-n
 			} else if len(held) > 0 {
 				want += held[0].Count()
 				release(t, held[0])
@@ -250,15 +250,15 @@ func TestReleaseAcquireArithmetic(t *testing.T) {
 func TestOnePermitExcludesRedissonToo(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		wantSet(t, kit.Open(t, srv.URL()).Semaphore("S"), 1, true)
+		wantSet(t, testkit.Open(t, srv.URL()).Semaphore("S"), 1, true)
 		one := section{s: srv, room: 1}
 		var all sync.WaitGroup
 		for range 3 {
-			e := kit.Open(t, srv.URL())
+			e := testkit.Open(t, srv.URL())
 			for range 8 {
 				all.Go(func() {
 					for range 20 {
-						p := kit.MustAcquire(t, e.Semaphore("S"), 1)
+						p := testkit.MustAcquire(t, e.Semaphore("S"), 1)
 						one.pass(t, 1)
 						release(t, p)
 					}
@@ -286,10 +286,10 @@ func TestOnePermitExcludesRedissonToo(t *testing.T) {
 func TestOneOrAllOfVeryManyPermits(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		wantSet(t, kit.Open(t, srv.URL()).Semaphore("S"), math.MaxInt32, true)
+		wantSet(t, testkit.Open(t, srv.URL()).Semaphore("S"), math.MaxInt32, true)
 		var all sync.WaitGroup
 		for range 2 {
-			e := kit.Open(t, srv.URL())
+			e := testkit.Open(t, srv.URL())
 			for range 5 {
 				all.Go(func() {
 					for range 20 {
@@ -297,7 +297,7 @@ func TestOneOrAllOfVeryManyPermits(t *testing.T) {
 						if rand.IntN(2) == 0 {
 							n = math.MaxInt32
 						}
-						release(t, kit.MustAcquire(t, e.Semaphore("S"), n))
+						release(t, testkit.MustAcquire(t, e.Semaphore("S"), n))
 					}
 				})
 			}
@@ -313,18 +313,18 @@ func TestOneOrAllOfVeryManyPermits(t *testing.T) {
 func TestAwaitWithATimeout(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		e, java := kit.Open(t, srv.URL()), redisson{srv, javaA}
+		e, java := testkit.Open(t, srv.URL()), redisson{srv, javaA}
 		l := e.Latch("C")
 		if !java.trySetCount(t, "C", 1) {
 			t.Fatal("it is closed")
 		}
-		if err := l.Await(kit.Ctx(t), engine.Wait(2*time.Second)); !errors.Is(err, engine.ErrPending) {
+		if err := l.Await(testkit.Ctx(t), engine.Wait(2*time.Second)); !errors.Is(err, engine.ErrPending) {
 			t.Error(err)
 		}
-		f := l.AwaitAsync(context.Background(), engine.Wait(kit.Patience))
+		f := l.AwaitAsync(context.Background(), engine.Wait(testkit.Patience))
 		sleeps(t, e)
 		java.countDown(t, "C")
-		if _, err := f.Await(kit.Ctx(t)); err != nil {
+		if _, err := f.Await(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -334,9 +334,9 @@ func TestAwaitWithATimeout(t *testing.T) {
 func TestOneMessageOpensTheLatchForAll(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		e := kit.Open(t, srv.URL())
+		e := testkit.Open(t, srv.URL())
 		l, ear := e.Latch("C"), listen(t, srv, latchChannel("C"))
-		if set, err := l.TrySetCount(kit.Ctx(t), 2); !set || err != nil {
+		if set, err := l.TrySetCount(testkit.Ctx(t), 2); !set || err != nil {
 			t.Fatal(set, err)
 		}
 		ear.hears(t, "1")
@@ -346,12 +346,12 @@ func TestOneMessageOpensTheLatchForAll(t *testing.T) {
 		}
 		sleeps(t, e)
 		for range 3 {
-			if err := l.CountDown(kit.Ctx(t)); err != nil {
+			if err := l.CountDown(testkit.Ctx(t)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ear.hears(t, "0") // once: not below zero
-		if _, err := engine.AwaitAll(kit.Ctx(t), futures...); err != nil {
+		if _, err := engine.AwaitAll(testkit.Ctx(t), futures...); err != nil {
 			t.Fatal(err)
 		}
 		ear.hearsNothing(t)
@@ -362,22 +362,22 @@ func TestOneMessageOpensTheLatchForAll(t *testing.T) {
 func TestCountsOfALatch(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		l, java := kit.Open(t, srv.URL()).Latch("C"), redisson{srv, javaA}
+		l, java := testkit.Open(t, srv.URL()).Latch("C"), redisson{srv, javaA}
 		want := func(n int) {
 			t.Helper()
-			if got, err := l.Count(kit.Ctx(t)); got != n || err != nil {
+			if got, err := l.Count(testkit.Ctx(t)); got != n || err != nil {
 				t.Errorf("the count is %d, %v; want %d", got, err, n)
 			}
 		}
 		want(0)
-		if set, err := l.TrySetCount(kit.Ctx(t), 2); !set || err != nil {
+		if set, err := l.TrySetCount(testkit.Ctx(t), 2); !set || err != nil {
 			t.Error(set, err)
 		}
 		if java.trySetCount(t, "C", 4) {
 			t.Error("Redisson has set it again")
 		}
 		for _, n := range []int{1, 0, 0} {
-			if err := l.CountDown(kit.Ctx(t)); err != nil {
+			if err := l.CountDown(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
 			want(n)
@@ -390,7 +390,7 @@ func TestCountsOfALatch(t *testing.T) {
 		if !java.deleteLatch(t, "C") { // it says 1, as one that is closed
 			t.Error("it is not deleted")
 		}
-		if _, err := f.Await(kit.Ctx(t)); err != nil {
+		if _, err := f.Await(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -400,19 +400,19 @@ func TestCountsOfALatch(t *testing.T) {
 func TestManyCountDownsAndAwaits(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		e := kit.Open(t, srv.URL())
-		if _, err := e.Latch("C").TrySetCount(kit.Ctx(t), 1000); err != nil {
+		e := testkit.Open(t, srv.URL())
+		if _, err := e.Latch("C").TrySetCount(testkit.Ctx(t), 1000); err != nil {
 			t.Fatal(err)
 		}
 		var all sync.WaitGroup
 		for range 1000 {
 			all.Go(func() {
-				if err := e.Latch("C").Await(kit.Ctx(t)); err != nil {
+				if err := e.Latch("C").Await(testkit.Ctx(t)); err != nil {
 					t.Error(err)
 				}
 			})
 			all.Go(func() {
-				if err := e.Latch("C").CountDown(kit.Ctx(t)); err != nil {
+				if err := e.Latch("C").CountDown(testkit.Ctx(t)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -427,14 +427,14 @@ func TestManyCountDownsAndAwaits(t *testing.T) {
 func TestALatchThatIsClosedAgainAtOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
-		e, java := kit.Open(t, srv.URL()), redisson{srv, javaA}
+		e, java := testkit.Open(t, srv.URL()), redisson{srv, javaA}
 		l := e.Latch("C")
 		java.trySetCount(t, "C", 1)
 		var early []*engine.Future[struct{}]
 		before := srv.CommandStats()[verb(srv, "subscribe")] // the engine has asked whether there are sharded channels
 		for i := range 3 {
 			early = append(early, l.AwaitAsync(context.Background()))
-			kit.Eventually(t, "the channel is asked for", func() bool {
+			testkit.Eventually(t, "the channel is asked for", func() bool {
 				return srv.CommandStats()[verb(srv, "subscribe")]-before == int64(i+1)
 			})
 			sleeps(t, e)
@@ -442,11 +442,11 @@ func TestALatchThatIsClosedAgainAtOnce(t *testing.T) {
 		java.reopenLatch(t, "C", 1)
 		late := l.AwaitAsync(context.Background())
 		for _, f := range early {
-			if _, err := f.Await(kit.Ctx(t)); err != nil {
+			if _, err := f.Await(testkit.Ctx(t)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n, err := l.Count(kit.Ctx(t)); n != 1 || err != nil {
+		if n, err := l.Count(testkit.Ctx(t)); n != 1 || err != nil {
 			t.Fatalf("the count is %d, %v", n, err)
 		}
 		select {
@@ -455,7 +455,7 @@ func TestALatchThatIsClosedAgainAtOnce(t *testing.T) {
 		default:
 		}
 		java.countDown(t, "C")
-		if _, err := late.Await(kit.Ctx(t)); err != nil {
+		if _, err := late.Await(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
 	})

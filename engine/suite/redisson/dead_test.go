@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -23,7 +23,7 @@ func mayGo(t testing.TB, s *redistest.Server, change ...func(*engine.Config)) (*
 	t.Helper()
 	network := faultproxy.New(t, "tcp", s.Addr())
 	hurry := func(c *engine.Config) { c.CloseTimeout = 100 * time.Millisecond }
-	return kit.Open(t, "redis://"+network.Addr(), append(change, hurry)...), network
+	return testkit.Open(t, "redis://"+network.Addr(), append(change, hurry)...), network
 }
 
 // term is a lease as a test sees it, which has no clock of the server.
@@ -63,28 +63,28 @@ func (x term) ended(t testing.TB, who string) {
 // testExpire
 func TestLeaseEndsAndTheWaiterHasTheLock(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
 			e, network := mayGo(t, s)
-			other := kit.Open(t, s.URL())
+			other := testkit.Open(t, s.URL())
 			lease := begin(time.Second)
-			old := kit.MustLock(t, lock(e), engine.Lease(lease.lease))
+			old := testkit.MustLock(t, lock(e), engine.Lease(lease.lease))
 			network.Down()
-			next := kit.MustLock(t, lock(other))
+			next := testkit.MustLock(t, lock(other))
 			lease.ended(t, "the waiter")
 			if err := old.Err(); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("the old hold still is one: %v", err)
 			}
 			network.Up()
-			kit.MustUnlock(t, kit.MustLock(t, e.Mutex("another"))) // it is back, and gives back what it has not
-			if err := old.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+			testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("another"))) // it is back, and gives back what it has not
+			if err := old.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Unlock of the old hold: %v", err)
 			}
 			if st := state(t, lock(other)); !st.Mine {
 				t.Errorf("the new hold did not outlive that: %+v", st)
 			}
-			kit.MustUnlock(t, next)
-			kit.Clean(t, s, e, other)
+			testkit.MustUnlock(t, next)
+			testkit.Clean(t, s, e, other)
 		})
 	})
 }
@@ -101,39 +101,39 @@ var mortal = map[string]locker{
 // testAutoExpire
 func TestLockOfAKilledProcessExpires(t *testing.T) {
 	const lease = 2 * time.Second
-	if args := kit.PeerArgs(); len(args) == 1 {
-		e := kit.Open(t, args[0], kit.LeaseOf(lease))
+	if args := testkit.PeerArgs(); len(args) == 1 {
+		e := testkit.Open(t, args[0], testkit.LeaseOf(lease))
 		for _, lock := range mortal {
-			kit.MustLock(t, lock(e))
+			testkit.MustLock(t, lock(e))
 		}
-		<-kit.Ctx(t).Done() // until it is killed
+		<-testkit.Ctx(t).Done() // until it is killed
 		t.Fatal("not killed")
 	}
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
-			p := kit.StartPeer(t, s.URL())
+			p := testkit.StartPeer(t, s.URL())
 			held := func() bool {
 				for kind := range mortal {
-					if kit.PTTL(t, s, kind) <= 0 {
+					if testkit.PTTL(t, s, kind) <= 0 {
 						return false
 					}
 				}
 				return true
 			}
-			kit.Eventually(t, "the process holds its locks", held)
+			testkit.Eventually(t, "the process holds its locks", held)
 			renewed := time.Now()
-			kit.Eventually(t, "two leases pass", func() bool {
+			testkit.Eventually(t, "two leases pass", func() bool {
 				if !held() {
 					t.Fatal("a lock was lost while its process lived")
 				}
 				return time.Since(renewed) > 2*lease
 			})
-			e := kit.Open(t, s.URL())
+			e := testkit.Open(t, s.URL())
 			left := make(map[string]term)
 			for kind := range mortal {
 				x := begin(0)
-				x.lease = kit.PTTL(t, s, kind)
+				x.lease = testkit.PTTL(t, s, kind)
 				left[kind] = x
 			}
 			if err := p.Kill(); err != nil {
@@ -146,20 +146,20 @@ func TestLockOfAKilledProcessExpires(t *testing.T) {
 					lock = func(e *engine.Engine) engine.Mutex { return e.RWMutex("Reader").Writer() }
 				}
 				all.Go(func() {
-					h, err := lock(e).Lock(kit.Ctx(t))
+					h, err := lock(e).Lock(testkit.Ctx(t))
 					if err != nil {
 						t.Errorf("%s: %v", kind, err)
 						return
 					}
 					left[kind].notBefore(t, kind)
 					dead.notLong(t, kind)
-					if err := h.Unlock(kit.Ctx(t)); err != nil {
+					if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Errorf("%s: %v", kind, err)
 					}
 				})
 			}
 			all.Wait()
-			kit.Clean(t, s, e)
+			testkit.Clean(t, s, e)
 		})
 	})
 }
@@ -170,40 +170,40 @@ func TestLockOfAKilledProcessExpires(t *testing.T) {
 func TestKilledWaiterOfAFairLockIsPassedOver(t *testing.T) {
 	const room = 10 * time.Second
 	of := func(c *engine.Config) { c.FairWait, c.Lease = room, 5*time.Second }
-	if args := kit.PeerArgs(); len(args) == 1 {
-		_, err := kit.Open(t, args[0], of).FairMutex("F").Lock(kit.Ctx(t))
+	if args := testkit.PeerArgs(); len(args) == 1 {
+		_, err := testkit.Open(t, args[0], of).FairMutex("F").Lock(testkit.Ctx(t))
 		t.Fatalf("not killed: %v", err)
 	}
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
-			e, other := kit.Open(t, s.URL(), of), kit.Open(t, s.URL(), of)
-			h := kit.MustLock(t, e.FairMutex("F"))
-			p := kit.StartPeer(t, s.URL())
+			e, other := testkit.Open(t, s.URL(), of), testkit.Open(t, s.URL(), of)
+			h := testkit.MustLock(t, e.FairMutex("F"))
+			p := testkit.StartPeer(t, s.URL())
 			fairQueued(t, s, 1)
 			waits := line(t, s, 2, nil, other, e)
 			if err := p.Kill(); err != nil {
 				t.Fatal(err)
 			}
 			dead := javaChannel("F") + ":" + s.Do("LINDEX", fairQueue, "0").(string)
-			kit.Eventually(t, "nobody hears for it", func() bool { return subscribers(s, dead) == 0 })
+			testkit.Eventually(t, "nobody hears for it", func() bool { return subscribers(s, dead) == 0 })
 			scoresOf(t, s, room)
 			turn := begin(3 * time.Second)
 			if s.InCluster() && !s.Sharded() {
 				turn = begin(waitedFor(t, s, 0))
 			}
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 			for i, f := range waits {
-				h, err := f.Await(kit.Ctx(t))
+				h, err := f.Await(testkit.Ctx(t))
 				if err != nil {
 					t.Fatal(err)
 				}
 				turn.ended(t, "who is behind it")
 				fairQueued(t, s, len(waits)-1-i)
 				scoresOf(t, s, room)
-				kit.MustUnlock(t, h)
+				testkit.MustUnlock(t, h)
 			}
-			kit.Clean(t, s, e, other)
+			testkit.Clean(t, s, e, other)
 		})
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -26,7 +26,7 @@ const (
 
 func fairQueued(t testing.TB, s *redistest.Server, n int) {
 	t.Helper()
-	kit.Eventually(t, fmt.Sprintf("%d are queued", n), func() bool { return s.Do("LLEN", fairQueue) == int64(n) })
+	testkit.Eventually(t, fmt.Sprintf("%d are queued", n), func() bool { return s.Do("LLEN", fairQueue) == int64(n) })
 }
 
 // line has n more requests in the queue of F, one after the other.
@@ -34,7 +34,7 @@ func line(t testing.TB, s *redistest.Server, n int, opts []engine.Option, engine
 	t.Helper()
 	before := int(s.Do("LLEN", fairQueue).(int64))
 	for i := range n {
-		all = append(all, engines[i%len(engines)].FairMutex("F").LockAsync(kit.Ctx(t), opts...))
+		all = append(all, engines[i%len(engines)].FairMutex("F").LockAsync(testkit.Ctx(t), opts...))
 		fairQueued(t, s, before+i+1)
 	}
 	return all
@@ -44,7 +44,7 @@ func line(t testing.TB, s *redistest.Server, n int, opts []engine.Option, engine
 // from now: what is left of the lease, and the room of each up to it.
 func scoresOf(t testing.TB, s *redistest.Server, room time.Duration) {
 	t.Helper()
-	lease := max(0, kit.PTTL(t, s, "F"))
+	lease := max(0, testkit.PTTL(t, s, "F"))
 	for i := range s.Do("LLEN", fairQueue).(int64) {
 		left := waitedFor(t, s, int(i))
 		if want := lease + time.Duration(i+1)*room; left < want-3*time.Second || left > want+3*time.Second {
@@ -71,7 +71,7 @@ func waitedFor(t testing.TB, s *redistest.Server, place int) time.Duration {
 // testLeaseTimeout
 func TestFairOwnersAreServedInOrderByTheEndsOfLeases(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
 			var owners []*engine.Engine // who has had the lock has gone
 			var networks []*faultproxy.Proxy
@@ -82,11 +82,11 @@ func TestFairOwnersAreServedInOrderByTheEndsOfLeases(t *testing.T) {
 			const lease = 1500 * time.Millisecond
 			start := begin(lease)
 			last := start
-			kit.MustLock(t, owners[0].FairMutex("F"), engine.Lease(lease))
+			testkit.MustLock(t, owners[0].FairMutex("F"), engine.Lease(lease))
 			networks[0].Down()
 			waits := line(t, s, 3, []engine.Option{engine.Lease(lease)}, owners[1:]...)
 			for i, f := range waits {
-				h, err := f.Await(kit.Ctx(t))
+				h, err := f.Await(testkit.Ctx(t))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -100,11 +100,11 @@ func TestFairOwnersAreServedInOrderByTheEndsOfLeases(t *testing.T) {
 				}
 				start.lease, last = start.lease+lease, begin(lease)
 				if i == len(waits)-1 {
-					kit.MustUnlock(t, h)
+					testkit.MustUnlock(t, h)
 				}
 				networks[i+1].Down()
 			}
-			kit.Clean(t, s)
+			testkit.Clean(t, s)
 		})
 	})
 }
@@ -113,12 +113,12 @@ func TestFairOwnersAreServedInOrderByTheEndsOfLeases(t *testing.T) {
 func TestFiveHundredWaitOnOneFairLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		engines := []*engine.Engine{kit.Open(t, s.URL()), kit.Open(t, s.URL())}
-		first := kit.MustLock(t, engines[0].FairMutex("F"))
+		engines := []*engine.Engine{testkit.Open(t, s.URL()), testkit.Open(t, s.URL())}
+		first := testkit.MustLock(t, engines[0].FairMutex("F"))
 		const n = 500
 		done := make(chan error, n)
 		for i := range n {
-			engines[i%2].FairMutex("F").LockAsync(kit.Ctx(t)).OnComplete(func(h *engine.Hold, err error) {
+			engines[i%2].FairMutex("F").LockAsync(testkit.Ctx(t)).OnComplete(func(h *engine.Hold, err error) {
 				if err == nil {
 					h.UnlockAsync()
 				}
@@ -126,13 +126,13 @@ func TestFiveHundredWaitOnOneFairLock(t *testing.T) {
 			})
 		}
 		fairQueued(t, s, n)
-		kit.MustUnlock(t, first)
+		testkit.MustUnlock(t, first)
 		for range n {
-			if err := kit.Receive(t, done); err != nil {
+			if err := testkit.Receive(t, done); err != nil {
 				t.Error(err)
 			}
 		}
-		kit.Clean(t, s, engines...)
+		testkit.Clean(t, s, engines...)
 	})
 }
 
@@ -143,8 +143,8 @@ func TestScoresOfAFairQueueDoNotDrift(t *testing.T) {
 		s := on.server(t)
 		room := 10 * time.Second
 		of := func(c *engine.Config) { c.FairWait = room }
-		e, other := kit.Open(t, s.URL(), of), kit.Open(t, s.URL(), of)
-		h := kit.MustLock(t, e.FairMutex("F"))
+		e, other := testkit.Open(t, s.URL(), of), testkit.Open(t, s.URL(), of)
+		h := testkit.MustLock(t, e.FairMutex("F"))
 		waits := line(t, s, 6, nil, other, e)
 		scoresOf(t, s, room)
 		for n, i := range []int{2, 5, 0} { // the middle, the end, the head
@@ -153,9 +153,9 @@ func TestScoresOfAFairQueueDoNotDrift(t *testing.T) {
 			scoresOf(t, s, room)
 		}
 		for n, i := range []int{1, 3, 4} {
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 			var err error
-			if h, err = waits[i].Await(kit.Ctx(t)); err != nil {
+			if h, err = waits[i].Await(testkit.Ctx(t)); err != nil {
 				t.Fatal(err)
 			}
 			fairQueued(t, s, 2-n)
@@ -163,8 +163,8 @@ func TestScoresOfAFairQueueDoNotDrift(t *testing.T) {
 				scoresOf(t, s, room)
 			}
 		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s, e, other)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
@@ -172,29 +172,29 @@ func TestScoresOfAFairQueueDoNotDrift(t *testing.T) {
 func TestATimedTryOfAFairLockLeavesNoResidue(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		h := kit.MustLock(t, e.FairMutex("F"))
-		if _, err := other.FairMutex("F").TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+		h := testkit.MustLock(t, e.FairMutex("F"))
+		if _, err := other.FairMutex("F").TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("TryLock: %v", err)
 		}
 		if n := s.Do("EXISTS", fairQueue, fairTimeout); n != int64(0) {
 			t.Error("TryLock is queued")
 		}
 		began, used := time.Now(), cputime.Now()
-		if _, err := other.FairMutex("F").Lock(kit.Ctx(t), engine.Wait(2*time.Second)); !errors.Is(err, engine.ErrHeld) {
+		if _, err := other.FairMutex("F").Lock(testkit.Ctx(t), engine.Wait(2*time.Second)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("Wait: %v", err)
 		}
 		if d := time.Since(began); d < 2*time.Second || used.Elapsed() > 4*time.Second {
 			t.Errorf("a wait of two seconds took %v", d)
 		}
 		fairQueued(t, s, 0)
-		kit.MustUnlock(t, h)
-		if h, err := other.FairMutex("F").TryLock(kit.Ctx(t)); err != nil {
+		testkit.MustUnlock(t, h)
+		if h, err := other.FairMutex("F").TryLock(testkit.Ctx(t)); err != nil {
 			t.Errorf("TryLock of a free lock: %v", err)
 		} else {
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
-		kit.Clean(t, s, e, other)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
@@ -202,9 +202,9 @@ func TestATimedTryOfAFairLockLeavesNoResidue(t *testing.T) {
 func TestOnlyTheHeadOfAFairQueueIsTold(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
-		h := kit.MustLock(t, e.FairMutex("F"))
-		ctx, cancel := context.WithCancel(kit.Ctx(t))
+		e := testkit.Open(t, s.URL())
+		h := testkit.MustLock(t, e.FairMutex("F"))
+		ctx, cancel := context.WithCancel(testkit.Ctx(t))
 		defer cancel()
 		waits := line(t, s, 1, nil, e)
 		second := e.FairMutex("F").LockAsync(ctx)
@@ -217,23 +217,23 @@ func TestOnlyTheHeadOfAFairQueueIsTold(t *testing.T) {
 			}
 			ears = append(ears, listen(t, s, javaChannel("F")+":"+o.(string)))
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		ears[0].hears(t, "0")
-		h, err := waits[0].Await(kit.Ctx(t))
+		h, err := waits[0].Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ears[1].hearsNothing(t)
 		cancel()
-		if _, err := second.Await(kit.Ctx(t)); !errors.Is(err, context.Canceled) {
+		if _, err := second.Await(testkit.Ctx(t)); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		fairQueued(t, s, 0)
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		for _, x := range ears {
 			x.conn.Close()
 		}
-		kit.Clean(t, s, e)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -242,27 +242,27 @@ func TestOnlyTheHeadOfAFairQueueIsTold(t *testing.T) {
 func TestAHeadThatLeavesWithoutAWordHoldsUpNobodyForLong(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
-		java := kit.MustLock(t, kit.Open(t, s.URL()).FairMutex("F"), engine.Lease(time.Hour))
+		e := testkit.Open(t, s.URL())
+		java := testkit.MustLock(t, testkit.Open(t, s.URL()).FairMutex("F"), engine.Lease(time.Hour))
 		head := "11111111-2222-4333-8444-555555555555:7"
 		at := fmt.Sprint(time.Now().Add(2 * time.Hour).UnixMilli())
 		s.Do("RPUSH", fairQueue, head)
 		s.Do("ZADD", fairTimeout, at, head)
 		heard := listen(t, s, javaChannel("F")+":"+head)
-		next := e.FairMutex("F").LockAsync(kit.Ctx(t))
+		next := e.FairMutex("F").LockAsync(testkit.Ctx(t))
 		fairQueued(t, s, 2)
-		kit.Eventually(t, "it has been refused again, when it listened", func() bool { return s.CommandStats()["lpos"] > 0 })
-		kit.MustUnlock(t, java)
+		testkit.Eventually(t, "it has been refused again, when it listened", func() bool { return s.CommandStats()["lpos"] > 0 })
+		testkit.MustUnlock(t, java)
 		heard.hears(t, "0")
 		s.Do("ZREM", fairTimeout, head)
 		s.Do("LREM", fairQueue, "0", head)
-		h, err := next.Await(kit.Ctx(t))
+		h, err := next.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		heard.conn.Close()
-		kit.Clean(t, s, e)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -272,8 +272,8 @@ func TestAbandonedHeadsOfAFairQueueAreTakenOutByTime(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		of := func(c *engine.Config) { c.FairWait = time.Second }
-		e, other := kit.Open(t, s.URL(), of), kit.Open(t, s.URL(), of)
-		h := kit.MustLock(t, e.FairMutex("F"), engine.Lease(time.Second))
+		e, other := testkit.Open(t, s.URL(), of), testkit.Open(t, s.URL(), of)
+		h := testkit.MustLock(t, e.FairMutex("F"), engine.Lease(time.Second))
 		now := time.Now()
 		var ears []*ear
 		for i := range 3 {
@@ -282,21 +282,21 @@ func TestAbandonedHeadsOfAFairQueueAreTakenOutByTime(t *testing.T) {
 			s.Do("RPUSH", fairQueue, owner)
 			s.Do("ZADD", fairTimeout, fmt.Sprint(now.Add(time.Duration(i+2)*time.Second).UnixMilli()), owner)
 		}
-		next := other.FairMutex("F").LockAsync(kit.Ctx(t))
+		next := other.FairMutex("F").LockAsync(testkit.Ctx(t))
 		fairQueued(t, s, 4)
 		<-h.Done()
-		h, err := next.Await(kit.Ctx(t))
+		h, err := next.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(now); d < 4*time.Second || d > 8*time.Second {
 			t.Errorf("served after %v, and the last before it was waited for until 4s", d)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		for _, x := range ears {
 			x.conn.Close()
 		}
-		kit.Clean(t, s, e, other)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
@@ -304,21 +304,21 @@ func TestAbandonedHeadsOfAFairQueueAreTakenOutByTime(t *testing.T) {
 func TestAnotherOwnerDoesNotUnlockAFairLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		old := kit.MustLock(t, e.FairMutex("F"), engine.Lease(500*time.Millisecond))
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+		old := testkit.MustLock(t, e.FairMutex("F"), engine.Lease(500*time.Millisecond))
 		<-old.Done()
-		h := kit.MustLock(t, other.FairMutex("F"))
-		if err := old.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+		h := testkit.MustLock(t, other.FairMutex("F"))
+		if err := old.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("Unlock by another owner: %v", err)
 		}
-		if done, err := e.FairMutex("F").ForceUnlock(kit.Ctx(t), engine.IfHolder(old.Owner())); done || err != nil {
+		if done, err := e.FairMutex("F").ForceUnlock(testkit.Ctx(t), engine.IfHolder(old.Owner())); done || err != nil {
 			t.Errorf("ForceUnlock of another owner's lock: %t, %v", done, err)
 		}
-		if st, err := e.FairMutex("F").State(kit.Ctx(t)); err != nil || !st.Locked || st.Holders[0].ID != h.Owner() {
+		if st, err := e.FairMutex("F").State(testkit.Ctx(t)); err != nil || !st.Locked || st.Holders[0].ID != h.Owner() {
 			t.Errorf("%+v, %v", st, err)
 		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s, e, other)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
@@ -328,13 +328,13 @@ func TestFairOwnersOfManyInstancesAreServedInOrder(t *testing.T) {
 		s := on.server(t)
 		var engines []*engine.Engine
 		for range 4 {
-			engines = append(engines, kit.Open(t, s.URL()))
+			engines = append(engines, testkit.Open(t, s.URL()))
 		}
-		first := kit.MustLock(t, engines[0].FairMutex("F"))
+		first := testkit.MustLock(t, engines[0].FairMutex("F"))
 		waiters := line(t, s, 16, nil, engines...)
-		kit.MustUnlock(t, first)
+		testkit.MustUnlock(t, first)
 		for i, f := range waiters {
-			h, err := f.Await(kit.Ctx(t))
+			h, err := f.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -343,9 +343,9 @@ func TestFairOwnersOfManyInstancesAreServedInOrder(t *testing.T) {
 					t.Errorf("waiter %d has it before %d: %v", i+1+j, i, err)
 				}
 			}
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
-		kit.Clean(t, s, engines...)
+		testkit.Clean(t, s, engines...)
 	})
 }
 
@@ -353,19 +353,19 @@ func TestFairOwnersOfManyInstancesAreServedInOrder(t *testing.T) {
 func TestFairQueueHasTheMappedName(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL(), func(c *engine.Config) { c.NameMapper = func(name string) string { return "test::" + name } })
-		h := kit.MustLock(t, e.FairMutex("F"))
-		next := e.FairMutex("F").LockAsync(kit.Ctx(t))
-		kit.Eventually(t, "it is queued", func() bool {
+		e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.NameMapper = func(name string) string { return "test::" + name } })
+		h := testkit.MustLock(t, e.FairMutex("F"))
+		next := e.FairMutex("F").LockAsync(testkit.Ctx(t))
+		testkit.Eventually(t, "it is queued", func() bool {
 			return s.Do("EXISTS", "test::F", "redisson_lock_queue:{test::F}", "redisson_lock_timeout:{test::F}") == int64(3)
 		})
-		kit.MustUnlock(t, h)
-		h, err := next.Await(kit.Ctx(t))
+		testkit.MustUnlock(t, h)
+		h, err := next.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s, e)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -374,16 +374,16 @@ func TestFairQueueHasTheMappedName(t *testing.T) {
 func TestFairWaitThatEndsWhileTheServerIsPaused(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		h := kit.MustLock(t, e.FairMutex("F"))
-		waits := other.FairMutex("F").LockAsync(kit.Ctx(t), engine.Wait(time.Second))
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+		h := testkit.MustLock(t, e.FairMutex("F"))
+		waits := other.FairMutex("F").LockAsync(testkit.Ctx(t), engine.Wait(time.Second))
 		fairQueued(t, s, 1)
 		s.Do("CLIENT", "PAUSE", "3000", "WRITE")
-		if _, err := waits.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
+		if _, err := waits.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
 			t.Errorf("Lock: %v", err)
 		}
 		fairQueued(t, s, 0)
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s, e, other)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s, e, other)
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // T29: beside a lock there are keys of Redisson's own for a while, by which it knows its repeats.
@@ -14,7 +14,7 @@ import (
 func TestKeysOfRedissonBesideALockAreLeftAlone(t *testing.T) {
 	everyContest(t, func(t *testing.T, on ground, c contest) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 		latches := make(map[string]string)
 		for i, end := range []string{"", ":0123456789abcdef", ":" + javaA} {
 			key := "redisson_unlock_latch:{L}" + end
@@ -31,40 +31,40 @@ func TestKeysOfRedissonBesideALockAreLeftAlone(t *testing.T) {
 		}
 
 		m := c.holds(e)
-		h := kit.MustLock(t, m, engine.Lease(time.Minute))
-		if err := h.Extend(kit.Ctx(t), time.Hour); err != nil {
+		h := testkit.MustLock(t, m, engine.Lease(time.Minute))
+		if err := h.Extend(testkit.Ctx(t), time.Hour); err != nil {
 			t.Error(err)
 		}
-		kit.MustUnlock(t, h)
-		h = kit.MustLock(t, m)
-		kit.MustUnlock(t, kit.MustReenter(t, m, h))
+		testkit.MustUnlock(t, h)
+		h = testkit.MustLock(t, m)
+		testkit.MustUnlock(t, testkit.MustReenter(t, m, h))
 		renewed := e.Stats().Renewed
-		kit.RenewAll(e)
-		kit.Eventually(t, "it is renewed", func() bool { return e.Stats().Renewed > renewed })
+		testkit.RenewAll(e)
+		testkit.Eventually(t, "it is renewed", func() bool { return e.Stats().Renewed > renewed })
 		if st := state(t, m); !st.Mine {
 			t.Errorf("%+v", st)
 		}
-		next := c.waits(other).LockAsync(kit.Ctx(t))
-		kit.Eventually(t, "another waits", func() bool { return other.Stats().Waiting == 1 && other.Stats().InFlight == 0 })
-		kit.MustUnlock(t, h)
-		removed, err := next.Await(kit.Ctx(t))
+		next := c.waits(other).LockAsync(testkit.Ctx(t))
+		testkit.Eventually(t, "another waits", func() bool { return other.Stats().Waiting == 1 && other.Stats().InFlight == 0 })
+		testkit.MustUnlock(t, h)
+		removed, err := next.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		are("after a release")
-		if done, err := c.waits(e).ForceUnlock(kit.Ctx(t)); !done || err != nil {
+		if done, err := c.waits(e).ForceUnlock(testkit.Ctx(t)); !done || err != nil {
 			t.Error(done, err)
 		}
 		are("after a release by force")
-		kit.RenewUntil(t, removed.Done(), other) // or the next reader would join this one, which is believed in until then
-		kit.MustLock(t, c.waits(other))
-		waits := m.LockAsync(kit.Ctx(t))
+		testkit.RenewUntil(t, removed.Done(), other) // or the next reader would join this one, which is believed in until then
+		testkit.MustLock(t, c.waits(other))
+		waits := m.LockAsync(testkit.Ctx(t))
 		for _, x := range []interface{ Close() error }{e, other} {
 			if err := x.Close(); err != nil {
 				t.Error(err)
 			}
 		}
-		if _, err := waits.Await(kit.Ctx(t)); err == nil {
+		if _, err := waits.Await(testkit.Ctx(t)); err == nil {
 			t.Error("granted by a closed engine")
 		}
 		are("after the engines have closed")

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // tryMultiLock is one round of Redisson's getMultiLock(names).tryLock(): the locks in their
@@ -41,41 +41,41 @@ func (j redisson) multiUnlock(names []string, thread int) error {
 func TestManyLocksExcludeRedissonsMultiLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, j := kit.Open(t, s.URL()), redisson{s, javaA}
-		h := kit.MustLockMany(t, e, []string{"a", "b", "c"})
+		e, j := testkit.Open(t, s.URL()), redisson{s, javaA}
+		h := testkit.MustLockMany(t, e, []string{"a", "b", "c"})
 		if granted, err := j.tryMultiLock([]string{"x", "c"}, 1, time.Minute); granted || err != nil {
 			t.Errorf("while Pawl has c: %v, %v", granted, err)
 		}
 		if n := s.Do("EXISTS", "x"); n != int64(0) {
 			t.Error("Redisson kept x")
 		}
-		if err := h.Unlock(kit.Ctx(t)); err != nil {
+		if err := h.Unlock(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
 		if granted, err := j.tryMultiLock([]string{"c", "b"}, 1, time.Minute); !granted || err != nil {
 			t.Fatalf("when Pawl has released them: %v, %v", granted, err)
 		}
 		var refused *engine.NotAcquiredError
-		if _, err := e.Many([]string{"a", "b"}...).TryLock(kit.Ctx(t)); !errors.As(err, &refused) || refused.Name != "b" || !errors.Is(err, engine.ErrHeld) {
+		if _, err := e.Many([]string{"a", "b"}...).TryLock(testkit.Ctx(t)); !errors.As(err, &refused) || refused.Name != "b" || !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("while Redisson has b: %v", err)
 		}
-		f := e.Many("a", "b", "c").LockAsync(kit.Ctx(t))
-		kit.Eventually(t, "it waits, and keeps nothing", func() bool { return e.Stats().Waiting == 1 && len(kit.Fields(t, s, "a")) == 0 })
+		f := e.Many("a", "b", "c").LockAsync(testkit.Ctx(t))
+		testkit.Eventually(t, "it waits, and keeps nothing", func() bool { return e.Stats().Waiting == 1 && len(testkit.Fields(t, s, "a")) == 0 })
 		if err := j.multiUnlock([]string{"c", "b"}, 1); err != nil {
 			t.Fatal(err)
 		}
 		released := time.Now()
-		h, err := f.Await(kit.Ctx(t))
+		h, err := f.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(released); took > 10*time.Second { // the lease was a minute
 			t.Errorf("woken after %v", took)
 		}
-		if err := h.Unlock(kit.Ctx(t)); err != nil {
+		if err := h.Unlock(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
-		kit.Clean(t, s, e)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -83,19 +83,19 @@ func TestManyLocksExcludeRedissonsMultiLock(t *testing.T) {
 func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, j := kit.Open(t, s.URL()), redisson{s, javaA}
+		e, j := testkit.Open(t, s.URL()), redisson{s, javaA}
 		const each = 100
 		one := section{s: s, room: 1}
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for range each {
-				h, err := e.LockMany(kit.Ctx(t), []string{"a", "b", "c"})
+				h, err := e.LockMany(testkit.Ctx(t), []string{"a", "b", "c"})
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				one.pass(t, 1)
-				if err := h.Unlock(kit.Ctx(t)); err != nil {
+				if err := h.Unlock(testkit.Ctx(t)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -123,7 +123,7 @@ func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
 		if n := one.passed.Load(); n != 2*each {
 			t.Errorf("%d have passed, want %d", n, 2*each)
 		}
-		kit.Clean(t, s, e)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -131,7 +131,7 @@ func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
 func TestManyLocksAreHeldWhileTheyAreLocked(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 		names := []string{"a", "b", "c"}
 		held := func(want bool) {
 			t.Helper()
@@ -141,22 +141,22 @@ func TestManyLocksAreHeldWhileTheyAreLocked(t *testing.T) {
 				}
 			}
 		}
-		h := kit.MustLockMany(t, e, names)
+		h := testkit.MustLockMany(t, e, names)
 		held(true)
-		next := other.Many(names...).LockAsync(kit.Ctx(t))
-		kit.Eventually(t, "the second one waits", func() bool { return other.Stats().Waiting > 0 })
-		if err := h.Unlock(kit.Ctx(t)); err != nil {
+		next := other.Many(names...).LockAsync(testkit.Ctx(t))
+		testkit.Eventually(t, "the second one waits", func() bool { return other.Stats().Waiting > 0 })
+		if err := h.Unlock(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
-		h, err := next.Await(kit.Ctx(t))
+		h, err := next.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Unlock(kit.Ctx(t)); err != nil {
+		if err := h.Unlock(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
 		held(false)
-		kit.Clean(t, s, e, other)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
@@ -166,11 +166,11 @@ func TestOneOfTenGetsManyLocks(t *testing.T) {
 		s := on.server(t)
 		var tries []*engine.Future[*engine.Hold]
 		for range 10 {
-			tries = append(tries, kit.Open(t, s.URL()).Many("a", "b", "c").TryLockAsync(kit.Ctx(t), engine.Lease(time.Minute)))
+			tries = append(tries, testkit.Open(t, s.URL()).Many("a", "b", "c").TryLockAsync(testkit.Ctx(t), engine.Lease(time.Minute)))
 		}
 		var winners []*engine.Hold
 		for _, f := range tries {
-			switch h, err := f.Await(kit.Ctx(t)); {
+			switch h, err := f.Await(testkit.Ctx(t)); {
 			case err == nil:
 				winners = append(winners, h)
 			case !errors.Is(err, engine.ErrHeld):
@@ -180,10 +180,10 @@ func TestOneOfTenGetsManyLocks(t *testing.T) {
 		if len(winners) != 1 {
 			t.Fatalf("%d have them", len(winners))
 		}
-		if err := winners[0].Unlock(kit.Ctx(t)); err != nil {
+		if err := winners[0].Unlock(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
-		kit.Clean(t, s)
+		testkit.Clean(t, s)
 	})
 }
 
@@ -193,24 +193,24 @@ func TestManyLocksOfSeveralServers(t *testing.T) {
 		var mine, theirs []engine.Mutex
 		for range 3 {
 			s := on.server(t)
-			mine, theirs = append(mine, kit.Open(t, s.URL()).Mutex("L")), append(theirs, kit.Open(t, s.URL()).Mutex("L"))
+			mine, theirs = append(mine, testkit.Open(t, s.URL()).Mutex("L")), append(theirs, testkit.Open(t, s.URL()).Mutex("L"))
 		}
-		h, err := engine.Multi(mine...).Lock(kit.Ctx(t))
+		h, err := engine.Multi(mine...).Lock(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if _, err := engine.Multi(theirs...).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+			if _, err := engine.Multi(theirs...).TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 				t.Errorf("another owner: %v", err)
 			}
 		}
-		if err := h.Unlock(kit.Ctx(t)); err != nil {
+		if err := h.Unlock(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
-		if h, err = engine.Multi(theirs...).TryLock(kit.Ctx(t)); err != nil {
+		if h, err = engine.Multi(theirs...).TryLock(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Unlock(kit.Ctx(t)); err != nil {
+		if err := h.Unlock(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -21,13 +21,13 @@ import (
 func TestTokensCountEveryWayToLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		m := kit.Open(t, s.URL()).FencedMutex("L")
+		m := testkit.Open(t, s.URL()).FencedMutex("L")
 		for i, lock := range []func() (*engine.Hold, error){
-			func() (*engine.Hold, error) { return m.Lock(kit.Ctx(t)) },
-			func() (*engine.Hold, error) { return m.LockAsync(kit.Ctx(t)).Await(kit.Ctx(t)) },
-			func() (*engine.Hold, error) { return m.Lock(kit.Ctx(t), engine.Lease(time.Minute)) },
-			func() (*engine.Hold, error) { return m.TryLock(kit.Ctx(t)) },
-			func() (*engine.Hold, error) { return m.Lock(kit.Ctx(t), engine.Wait(time.Second)) },
+			func() (*engine.Hold, error) { return m.Lock(testkit.Ctx(t)) },
+			func() (*engine.Hold, error) { return m.LockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t)) },
+			func() (*engine.Hold, error) { return m.Lock(testkit.Ctx(t), engine.Lease(time.Minute)) },
+			func() (*engine.Hold, error) { return m.TryLock(testkit.Ctx(t)) },
+			func() (*engine.Hold, error) { return m.Lock(testkit.Ctx(t), engine.Wait(time.Second)) },
 		} {
 			h, err := lock()
 			if err != nil {
@@ -36,7 +36,7 @@ func TestTokensCountEveryWayToLock(t *testing.T) {
 			if h.Token() != int64(i+1) {
 				t.Errorf("grant %d has the token %d", i+1, h.Token())
 			}
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
 	})
 }
@@ -46,29 +46,29 @@ func TestTokensCountEveryWayToLock(t *testing.T) {
 func TestFuturesOfALock(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		h, err := lock(e).TryLockAsync(kit.Ctx(t)).Await(kit.Ctx(t))
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+		h, err := lock(e).TryLockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lock(other).TryLockAsync(kit.Ctx(t)).Await(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+		if _, err := lock(other).TryLockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("a try of a lock that is held: %v", err)
 		}
 		began := time.Now()
-		if _, err := lock(other).LockAsync(kit.Ctx(t), engine.Wait(2*time.Second)).Await(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+		if _, err := lock(other).LockAsync(testkit.Ctx(t), engine.Wait(2*time.Second)).Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("a wait that is over: %v", err)
 		}
 		if d := time.Since(began); d < 2*time.Second {
 			t.Errorf("a wait of 2s was over after %v", d)
 		}
-		next := lock(other).LockAsync(kit.Ctx(t), engine.Wait(kit.Limit))
-		kit.Eventually(t, "it waits", func() bool { return other.Stats().Waiting == 1 })
-		kit.MustUnlock(t, h)
-		if h, err = next.Await(kit.Ctx(t)); err != nil {
+		next := lock(other).LockAsync(testkit.Ctx(t), engine.Wait(testkit.Limit))
+		testkit.Eventually(t, "it waits", func() bool { return other.Stats().Waiting == 1 })
+		testkit.MustUnlock(t, h)
+		if h, err = next.Await(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s, e, other)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
@@ -82,24 +82,24 @@ func TestLockAfterAServerThatLostItIsRenewed(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			everywhere(t, func(t *testing.T, on ground) {
-				kit.Steady(t, func(t testing.TB) {
+				testkit.Steady(t, func(t testing.TB) {
 					s := on.server(t)
-					e := kit.Open(t, s.URL(), kit.LeaseOf(2*time.Second))
-					h := kit.MustLock(t, lock(e))
-					kit.MustUnlock(t, kit.MustReenter(t, lock(e), h))
+					e := testkit.Open(t, s.URL(), testkit.LeaseOf(2*time.Second))
+					h := testkit.MustLock(t, lock(e))
+					testkit.MustUnlock(t, testkit.MustReenter(t, lock(e), h))
 					s.Restart()
-					kit.Receive(t, h.Done())
-					if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+					testkit.Receive(t, h.Done())
+					if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 						t.Errorf("Unlock of what the server lost: %v", err)
 					}
-					h, err := lock(e).Lock(kit.Ctx(t))
+					h, err := lock(e).Lock(testkit.Ctx(t))
 					if err != nil {
 						t.Fatal(err)
 					}
 					renewed := e.Stats().Renewed
-					kit.Eventually(t, "it is renewed ten times", func() bool { return h.Err() != nil || e.Stats().Renewed >= renewed+10 })
-					kit.MustUnlock(t, h)
-					kit.Clean(t, s, e)
+					testkit.Eventually(t, "it is renewed ten times", func() bool { return h.Err() != nil || e.Stats().Renewed >= renewed+10 })
+					testkit.MustUnlock(t, h)
+					testkit.Clean(t, s, e)
 				})
 			})
 		})
@@ -111,25 +111,25 @@ func TestLockAfterAServerThatLostItIsRenewed(t *testing.T) {
 func TestOwnerIsWhatAContextCarries(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
-		h := kit.MustLock(t, lock(e))
+		e := testkit.Open(t, s.URL())
+		h := testkit.MustLock(t, lock(e))
 		var both sync.WaitGroup
 		both.Go(func() {
-			again, err := lock(e).TryLock(h.Context(kit.Ctx(t)))
+			again, err := lock(e).TryLock(h.Context(testkit.Ctx(t)))
 			if err != nil || again.Owner() != h.Owner() {
 				t.Errorf("the owner elsewhere: %v, %v", again, err)
 				return
 			}
-			if err := again.Unlock(kit.Ctx(t)); err != nil {
+			if err := again.Unlock(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
 		})
 		both.Wait()
-		if _, err := lock(e).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+		if _, err := lock(e).TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("another owner here: %v", err)
 		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s, e)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -137,16 +137,16 @@ func TestOwnerIsWhatAContextCarries(t *testing.T) {
 func TestReentriesOfAReaderLeaveNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
+		e := testkit.Open(t, s.URL())
 		r := e.RWMutex("L").Reader()
 		holds := reenter(t, r, 3)
 		for i := range holds {
-			kit.MustUnlock(t, holds[len(holds)-1-i])
+			testkit.MustUnlock(t, holds[len(holds)-1-i])
 		}
 		if st := e.Stats(); st.Held != 0 || st.Waiting != 0 || st.Channels != 0 {
 			t.Errorf("%+v", st)
 		}
-		kit.Clean(t, s, e)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -155,27 +155,27 @@ func TestReentriesOfAReaderLeaveNothing(t *testing.T) {
 func TestWaitsThatEndWhileTheySubscribe(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 		for range 50 {
-			h := kit.MustLock(t, e.Mutex("L"))
+			h := testkit.MustLock(t, e.Mutex("L"))
 			for range 3 {
-				if _, err := other.Mutex("L").Lock(kit.Ctx(t), engine.Wait(1+rand.N(2*time.Millisecond))); !errors.Is(err, engine.ErrNotAcquired) {
+				if _, err := other.Mutex("L").Lock(testkit.Ctx(t), engine.Wait(1+rand.N(2*time.Millisecond))); !errors.Is(err, engine.ErrNotAcquired) {
 					t.Fatal(err)
 				}
 			}
-			next := other.Mutex("L").LockAsync(kit.Ctx(t))
-			kit.MustUnlock(t, h)
+			next := other.Mutex("L").LockAsync(testkit.Ctx(t))
+			testkit.MustUnlock(t, h)
 			began := time.Now()
-			h, err := next.Await(kit.Ctx(t))
+			h, err := next.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if d := time.Since(began); d > 10*time.Second { // the lease is 30 s
 				t.Errorf("woken after %v", d)
 			}
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
-		kit.Clean(t, s, e, other)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
@@ -184,28 +184,28 @@ func TestWaitsThatEndWhileTheySubscribe(t *testing.T) {
 func TestSlotThatNobodyServesForAWhile(t *testing.T) {
 	t.Parallel()
 	s := ground{clustered}.server(t)
-	e := kit.Open(t, s.URL())
+	e := testkit.Open(t, s.URL())
 	slot := fmt.Sprint(resp.SlotOf("L"))
 	s.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")
 	s.Do("CLUSTER", "DELSLOTS", slot)
-	if _, err := e.Mutex("L").Lock(kit.Ctx(t), engine.Wait(300*time.Millisecond)); !errors.Is(err, engine.ErrNotAcquired) {
+	if _, err := e.Mutex("L").Lock(testkit.Ctx(t), engine.Wait(300*time.Millisecond)); !errors.Is(err, engine.ErrNotAcquired) {
 		t.Errorf("while nobody serves it: %v", err)
 	}
-	waits := e.Mutex("L").LockAsync(kit.Ctx(t))
+	waits := e.Mutex("L").LockAsync(testkit.Ctx(t))
 	s.Do("CLUSTER", "ADDSLOTS", slot)
-	h, err := waits.Await(kit.Ctx(t))
+	h, err := waits.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, h)
-	kit.Clean(t, s, e)
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s, e)
 }
 
 // RedissonLockHeavyTest: lockUnlockRLock, tryLockUnlockRLock, scaled down
 func TestManyNamesBesideASemaphore(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
+		e := testkit.Open(t, s.URL())
 		sem := e.Semaphore("{sem}")
 		wantSet(t, sem, 2, true)
 		const goroutines, names = 8, 200
@@ -213,17 +213,17 @@ func TestManyNamesBesideASemaphore(t *testing.T) {
 		for range goroutines {
 			all.Go(func() {
 				for i := range names {
-					h, err := e.Mutex(fmt.Sprint("L", i)).Lock(kit.Ctx(t))
+					h, err := e.Mutex(fmt.Sprint("L", i)).Lock(testkit.Ctx(t))
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					p, err := sem.Acquire(kit.Ctx(t), 1)
+					p, err := sem.Acquire(testkit.Ctx(t), 1)
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					if err := errors.Join(p.Release(kit.Ctx(t)), h.Unlock(kit.Ctx(t))); err != nil {
+					if err := errors.Join(p.Release(testkit.Ctx(t)), h.Unlock(testkit.Ctx(t))); err != nil {
 						t.Error(err)
 					}
 				}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -19,8 +19,8 @@ import (
 
 func permits(t testing.TB, s *redistest.Server, n int) engine.PermitSemaphore {
 	t.Helper()
-	sem := kit.Open(t, s.URL()).PermitSemaphore("P")
-	if set, err := sem.TrySetPermits(kit.Ctx(t), n); !set || err != nil {
+	sem := testkit.Open(t, s.URL()).PermitSemaphore("P")
+	if set, err := sem.TrySetPermits(testkit.Ctx(t), n); !set || err != nil {
 		t.Fatalf("TrySetPermits: %v, %v", set, err)
 	}
 	return sem
@@ -28,7 +28,7 @@ func permits(t testing.TB, s *redistest.Server, n int) engine.PermitSemaphore {
 
 func take(t testing.TB, sem engine.PermitSemaphore, n int, opts ...engine.Option) *engine.Hold {
 	t.Helper()
-	h, err := sem.TryAcquire(kit.Ctx(t), n, opts...)
+	h, err := sem.TryAcquire(testkit.Ctx(t), n, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +38,9 @@ func take(t testing.TB, sem engine.PermitSemaphore, n int, opts ...engine.Option
 // counts fails the test unless so many are to be had, and held.
 func counts(t testing.TB, sem engine.PermitSemaphore, available, acquired int) {
 	t.Helper()
-	a, err1 := sem.Available(kit.Ctx(t))
-	b, err2 := sem.Acquired(kit.Ctx(t))
-	c, err3 := sem.Capacity(kit.Ctx(t))
+	a, err1 := sem.Available(testkit.Ctx(t))
+	b, err2 := sem.Acquired(testkit.Ctx(t))
+	c, err3 := sem.Capacity(testkit.Ctx(t))
 	if err := errors.Join(err1, err2, err3); err != nil || a != available || b != acquired || c != available+acquired {
 		t.Errorf("%d are to be had, %d held, %d in all, %v; want %d and %d", a, b, c, err, available, acquired)
 	}
@@ -49,10 +49,10 @@ func counts(t testing.TB, sem engine.PermitSemaphore, available, acquired int) {
 // testNotExistent
 func TestPermitsOfASemaphoreThatDoesNotExist(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		sem := kit.Open(t, on.server(t).URL()).PermitSemaphore("P")
+		sem := testkit.Open(t, on.server(t).URL()).PermitSemaphore("P")
 		counts(t, sem, 0, 0)
 		// Redisson says null, as it does where others hold all.
-		if _, err := sem.TryAcquire(kit.Ctx(t), 1); !errors.Is(err, engine.ErrNoPermits) {
+		if _, err := sem.TryAcquire(testkit.Ctx(t), 1); !errors.Is(err, engine.ErrNoPermits) {
 			t.Errorf("TryAcquire: %v", err)
 		}
 	})
@@ -63,7 +63,7 @@ func TestNumberOfPermitsChanges(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		sem := permits(t, on.server(t), 10)
 		counts(t, sem, 10, 0)
-		if set, err := sem.TrySetPermits(kit.Ctx(t), 15); set || err != nil {
+		if set, err := sem.TrySetPermits(testkit.Ctx(t), 15); set || err != nil {
 			t.Errorf("TrySetPermits once more: %v, %v", set, err)
 		}
 		two := take(t, sem, 2)
@@ -71,17 +71,17 @@ func TestNumberOfPermitsChanges(t *testing.T) {
 			change    func() error
 			available int
 		}{
-			{func() error { return sem.AddPermits(kit.Ctx(t), 5) }, 13},
-			{func() error { return sem.AddPermits(kit.Ctx(t), -10) }, 3},
-			{func() error { return sem.SetPermits(kit.Ctx(t), 9) }, 7},
-			{func() error { return sem.SetPermits(kit.Ctx(t), 1) }, -1}, // fewer than are held
+			{func() error { return sem.AddPermits(testkit.Ctx(t), 5) }, 13},
+			{func() error { return sem.AddPermits(testkit.Ctx(t), -10) }, 3},
+			{func() error { return sem.SetPermits(testkit.Ctx(t), 9) }, 7},
+			{func() error { return sem.SetPermits(testkit.Ctx(t), 1) }, -1}, // fewer than are held
 		} {
 			if err := x.change(); err != nil {
 				t.Error(err)
 			}
 			counts(t, sem, x.available, 2)
 		}
-		if err := two.Unlock(kit.Ctx(t)); err != nil {
+		if err := two.Unlock(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
 		counts(t, sem, 1, 0)
@@ -108,20 +108,20 @@ func TestLeaseOfPermits(t *testing.T) {
 		cputime.Steady(t, 50*time.Millisecond, func(t testing.TB) {
 			sem := permits(t, on.server(t), 1)
 			h := take(t, sem, 1, engine.Lease(time.Second))
-			if err := h.Extend(kit.Ctx(t), 3*time.Second); err != nil {
+			if err := h.Extend(testkit.Ctx(t), 3*time.Second); err != nil {
 				t.Error(err)
 			}
 			if left := time.Until(h.ValidUntil()); left < 2*time.Second || left > 3*time.Second {
 				t.Errorf("%v left", left)
 			}
 			<-h.Done()
-			if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+			if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Unlock of what has expired: %v", err)
 			}
-			if err := h.Extend(kit.Ctx(t), time.Minute); !errors.Is(err, engine.ErrLost) {
+			if err := h.Extend(testkit.Ctx(t), time.Minute); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Extend of what has expired: %v", err)
 			}
-			kit.Eventually(t, "it is back", func() bool { n, err := sem.Available(kit.Ctx(t)); return n == 1 && err == nil })
+			testkit.Eventually(t, "it is back", func() bool { n, err := sem.Available(testkit.Ctx(t)); return n == 1 && err == nil })
 		})
 	})
 }
@@ -149,14 +149,14 @@ func TestWaiterGetsAPermitAtTheEndOfALease(t *testing.T) {
 			sem := permits(t, s, 0)
 			start, used := time.Now(), cputime.Now()
 			s.Do("ZADD", "{P}:timeout", strconv.FormatInt(time.Now().Add(2*time.Second).UnixMilli(), 10), "one of Redisson")
-			h, err := sem.Acquire(kit.Ctx(t), 1)
+			h, err := sem.Acquire(testkit.Ctx(t), 1)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if d := time.Since(start); d < 1900*time.Millisecond || used.Elapsed() > 3*time.Second {
 				t.Errorf("granted after %v", d)
 			}
-			if err := h.Unlock(kit.Ctx(t)); err != nil {
+			if err := h.Unlock(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -173,18 +173,18 @@ func TestTimedWaitForPermits(t *testing.T) {
 				t.Errorf("id %q", h.PermitIDs()[0])
 			}
 			start, used := time.Now(), cputime.Now()
-			_, err := sem.Acquire(kit.Ctx(t), 1, engine.Wait(500*time.Millisecond))
+			_, err := sem.Acquire(testkit.Ctx(t), 1, engine.Wait(500*time.Millisecond))
 			if d := time.Since(start); !errors.Is(err, engine.ErrHeld) || d < 450*time.Millisecond || used.Elapsed() > time.Second {
 				t.Errorf("%v after %v", err, d)
 			}
-			waits := sem.AcquireAsync(kit.Ctx(t), 1)
-			if err := h.Unlock(kit.Ctx(t)); err != nil {
+			waits := sem.AcquireAsync(testkit.Ctx(t), 1)
+			if err := h.Unlock(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
-			if h, err = waits.Await(kit.Ctx(t)); err != nil {
+			if h, err = waits.Await(testkit.Ctx(t)); err != nil {
 				t.Fatal(err)
 			}
-			if err := h.Unlock(kit.Ctx(t)); err != nil {
+			if err := h.Unlock(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -203,22 +203,22 @@ func TestWaiterForTwoPermitsIsWoken(t *testing.T) {
 				for _, n := range parts {
 					held = append(held, take(t, sem, n))
 				}
-				other := kit.Open(t, s.URL()).PermitSemaphore("P")
-				waits := other.AcquireAsync(kit.Ctx(t), 2)
+				other := testkit.Open(t, s.URL()).PermitSemaphore("P")
+				waits := other.AcquireAsync(testkit.Ctx(t), 2)
 				for _, h := range held {
 					if _, err := waits.Result(); !errors.Is(err, engine.ErrPending) {
 						t.Errorf("too soon: %v", err)
 					}
-					if err := h.Unlock(kit.Ctx(t)); err != nil {
+					if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Error(err)
 					}
 				}
-				h, err := waits.Await(kit.Ctx(t))
+				h, err := waits.Await(testkit.Ctx(t))
 				if err != nil {
 					t.Fatal(err)
 				}
 				counts(t, sem, 0, 2)
-				if err := h.Unlock(kit.Ctx(t)); err != nil {
+				if err := h.Unlock(testkit.Ctx(t)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -236,12 +236,12 @@ func TestReleaseOfPermitsByTheirIDs(t *testing.T) {
 			id   string
 			want bool
 		}{{h.PermitIDs()[0], true}, {h.PermitIDs()[0], false}, {"00000000000000000000000000000000", false}} {
-			if ok, err := sem.ForceRelease(kit.Ctx(t), x.id); ok != x.want || err != nil {
+			if ok, err := sem.ForceRelease(testkit.Ctx(t), x.id); ok != x.want || err != nil {
 				t.Errorf("release %d: %v, %v", i, ok, err)
 			}
 		}
 		counts(t, sem, 2, 2)
-		if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+		if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("Unlock of what is there in part: %v", err)
 		}
 		counts(t, sem, 4, 0)
@@ -257,16 +257,16 @@ func TestOnePermitExcludes(t *testing.T) {
 		var all sync.WaitGroup
 		const instances, loops = 8, 25
 		for range instances {
-			sem := kit.Open(t, s.URL()).PermitSemaphore("P")
+			sem := testkit.Open(t, s.URL()).PermitSemaphore("P")
 			all.Go(func() {
 				for range loops {
-					h, err := sem.Acquire(kit.Ctx(t), 1)
+					h, err := sem.Acquire(testkit.Ctx(t), 1)
 					if err != nil {
 						t.Error(err)
 						return
 					}
 					one.pass(t, 1)
-					if err := h.Unlock(kit.Ctx(t)); err != nil {
+					if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -283,8 +283,8 @@ func TestOnePermitExcludes(t *testing.T) {
 func TestPermitsHaveTheMappedName(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		sem := kit.Open(t, s.URL(), func(c *engine.Config) { c.NameMapper = func(name string) string { return "test::" + name } }).PermitSemaphore("P")
-		if set, err := sem.TrySetPermits(kit.Ctx(t), 2); !set || err != nil {
+		sem := testkit.Open(t, s.URL(), func(c *engine.Config) { c.NameMapper = func(name string) string { return "test::" + name } }).PermitSemaphore("P")
+		if set, err := sem.TrySetPermits(testkit.Ctx(t), 2); !set || err != nil {
 			t.Fatal(set, err)
 		}
 		h := take(t, sem, 1)
@@ -292,7 +292,7 @@ func TestPermitsHaveTheMappedName(t *testing.T) {
 		if n := s.Do("EXISTS", "test::P", "{test::P}:timeout"); n != int64(2) {
 			t.Errorf("the keys are %v", s.Do("KEYS", "*"))
 		}
-		if err := h.Unlock(kit.Ctx(t)); err != nil {
+		if err := h.Unlock(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -304,9 +304,9 @@ func TestFuturesOfPermits(t *testing.T) {
 		sem := permits(t, on.server(t), 20)
 		var takes []*engine.Future[*engine.Hold]
 		for range 5 {
-			takes = append(takes, sem.AcquireAsync(kit.Ctx(t), 4))
+			takes = append(takes, sem.AcquireAsync(testkit.Ctx(t), 4))
 		}
-		holds, err := engine.AwaitAll(kit.Ctx(t), takes...)
+		holds, err := engine.AwaitAll(testkit.Ctx(t), takes...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestFuturesOfPermits(t *testing.T) {
 		for _, h := range holds {
 			gives = append(gives, h.UnlockAsync())
 		}
-		if _, err := engine.AwaitAll(kit.Ctx(t), gives...); err != nil {
+		if _, err := engine.AwaitAll(testkit.Ctx(t), gives...); err != nil {
 			t.Error(err)
 		}
 		counts(t, sem, 20, 0)
@@ -329,13 +329,13 @@ func TestReleaseOfManyBesideExpiredOnes(t *testing.T) {
 		old := take(t, sem, 5, engine.Lease(500*time.Millisecond))
 		h := take(t, sem, 3, engine.Lease(time.Hour))
 		<-old.Done()
-		if err := old.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+		if err := old.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("Unlock of what has expired: %v", err)
 		}
-		if err := h.Unlock(kit.Ctx(t)); err != nil {
+		if err := h.Unlock(testkit.Ctx(t)); err != nil {
 			t.Errorf("Unlock beside it: %v", err)
 		}
-		kit.Eventually(t, "all are to be had", func() bool { n, err := sem.Available(kit.Ctx(t)); return n == 10 && err == nil })
+		testkit.Eventually(t, "all are to be had", func() bool { n, err := sem.Available(testkit.Ctx(t)); return n == 10 && err == nil })
 		counts(t, sem, 10, 0)
 	})
 }

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
@@ -13,18 +13,18 @@ import (
 // renewed as before, for as long as it lasts.
 func TestAReaderThatLeavesItsWriterStopsNoRenewal(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
 			const lease = 600 * time.Millisecond
-			e := kit.Open(t, s.URL(), kit.LeaseOf(lease))
+			e := testkit.Open(t, s.URL(), testkit.LeaseOf(lease))
 			l := e.RWMutex("L")
-			w := kit.MustLock(t, l.Writer())
+			w := testkit.MustLock(t, l.Writer())
 			for range 3 {
-				kit.MustUnlock(t, kit.MustReenterWith(t, w.Context(kit.Ctx(t)), l.Reader()))
+				testkit.MustUnlock(t, testkit.MustReenterWith(t, w.Context(testkit.Ctx(t)), l.Reader()))
 			}
 			left := cputime.Now()
 			renewed := e.Stats().Renewed
-			kit.Eventually(t, "five leases have passed", func() bool {
+			testkit.Eventually(t, "five leases have passed", func() bool {
 				if err := w.Err(); err != nil {
 					t.Fatalf("after %v: %v", left.Elapsed(), err)
 				}
@@ -33,11 +33,11 @@ func TestAReaderThatLeavesItsWriterStopsNoRenewal(t *testing.T) {
 			if n := e.Stats().Renewed - renewed; n < 8 {
 				t.Errorf("%d renewals in five leases, want three in each", n)
 			}
-			if f := kit.Fields(t, s, "L"); len(f) != 2 || f["mode"] != "write" || f[w.Owner()] != "1" {
+			if f := testkit.Fields(t, s, "L"); len(f) != 2 || f["mode"] != "write" || f[w.Owner()] != "1" {
 				t.Errorf("the hash is %v", f)
 			}
-			kit.MustUnlock(t, w)
-			kit.Clean(t, s, e)
+			testkit.MustUnlock(t, w)
+			testkit.Clean(t, s, e)
 		})
 	})
 }
@@ -47,20 +47,20 @@ func TestAReaderThatLeavesItsWriterStopsNoRenewal(t *testing.T) {
 func TestChurnAddsNoRenewals(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
-	s, p, e := kit.Behind(t, kit.LeaseOf(lease))
-	renewals := p.Watch(kit.Calls(script.Renew))
+	s, p, e := testkit.Behind(t, testkit.LeaseOf(lease))
+	renewals := p.Watch(testkit.Calls(script.Renew))
 	began := time.Now()
 	const cycles = 3000
 	for range cycles {
-		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("L")))
+		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("L")))
 	}
-	h := kit.MustLock(t, e.Mutex("L"))
+	h := testkit.MustLock(t, e.Mutex("L"))
 	before := e.Stats().Renewed
-	kit.Eventually(t, "it is renewed three times", func() bool { return e.Stats().Renewed >= before+3 })
+	testkit.Eventually(t, "it is renewed three times", func() bool { return e.Stats().Renewed >= before+3 })
 	periods := int(time.Since(began) / (lease / 3))
 	if n := renewals.Done(); n > periods+2 {
 		t.Errorf("%d renewals in %d periods, of %d holds one after the other", n, periods, cycles)
 	}
-	kit.MustUnlock(t, h)
-	kit.Clean(t, s, e)
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s, e)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -20,7 +20,7 @@ import (
 
 func refused(t testing.TB, m engine.Mutex, opts ...engine.Option) {
 	t.Helper()
-	if h, err := m.TryLock(kit.Ctx(t), opts...); !errors.Is(err, engine.ErrHeld) {
+	if h, err := m.TryLock(testkit.Ctx(t), opts...); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("it is granted: %v, %v", h, err)
 	}
 }
@@ -28,22 +28,22 @@ func refused(t testing.TB, m engine.Mutex, opts ...engine.Option) {
 // testReadLockExpiration, testReadLockLeaseTimeoutDiffThreadsRRW
 func TestAWriterWaitsForTheLongestLeaseOfReaders(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
-			e := kit.Open(t, s.URL())
+			e := testkit.Open(t, s.URL())
 			gone, network := mayGo(t, s)
-			short := kit.MustLock(t, e.RWMutex("L").Reader(), engine.Lease(time.Second))
+			short := testkit.MustLock(t, e.RWMutex("L").Reader(), engine.Lease(time.Second))
 			lease := begin(2 * time.Second)
-			long := kit.MustLock(t, gone.RWMutex("L").Reader(), engine.Lease(lease.lease))
+			long := testkit.MustLock(t, gone.RWMutex("L").Reader(), engine.Lease(lease.lease))
 			network.Down()
-			kit.MustUnlock(t, short)
-			h := kit.MustLock(t, e.RWMutex("L").Writer())
+			testkit.MustUnlock(t, short)
+			h := testkit.MustLock(t, e.RWMutex("L").Writer())
 			lease.ended(t, "the writer")
-			kit.MustUnlock(t, h)
-			if err := long.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+			testkit.MustUnlock(t, h)
+			if err := long.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("the reader whose lease is over: %v", err)
 			}
-			kit.Clean(t, s, e)
+			testkit.Clean(t, s, e)
 		})
 	})
 }
@@ -53,12 +53,12 @@ func TestAWriterWaitsForTheLongestLeaseOfReaders(t *testing.T) {
 func TestStateOfReadersAndWriters(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 		l := e.RWMutex("L")
 		is := func(what, mode string, mine bool, counts map[string]int) {
 			t.Helper()
 			for x, own := range map[*engine.Engine]bool{e: mine, other: false} {
-				st, err := x.RWMutex("L").State(kit.Ctx(t))
+				st, err := x.RWMutex("L").State(testkit.Ctx(t))
 				if err != nil || st.Mode != mode || st.Locked != (mode != "") || st.Mine != own || len(st.Holders) != len(counts) {
 					t.Fatalf("%s: %+v, %v", what, st, err)
 				}
@@ -70,60 +70,60 @@ func TestStateOfReadersAndWriters(t *testing.T) {
 			}
 		}
 		is("free", "", false, nil)
-		w := kit.MustLock(t, l.Writer())
+		w := testkit.MustLock(t, l.Writer())
 		is("written", "write", true, map[string]int{w.Owner(): 1})
-		again := kit.MustReenter(t, l.Writer(), w)
+		again := testkit.MustReenter(t, l.Writer(), w)
 		is("written twice", "write", true, map[string]int{w.Owner(): 2})
-		r, err := l.Reader().Lock(w.Context(kit.Ctx(t)))
+		r, err := l.Reader().Lock(w.Context(testkit.Ctx(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		is("written and read", "write", true, map[string]int{w.Owner(): 2, r.Owner(): 1})
-		kit.MustUnlock(t, again)
-		kit.MustUnlock(t, w)
+		testkit.MustUnlock(t, again)
+		testkit.MustUnlock(t, w)
 		is("read", "read", true, map[string]int{r.Owner(): 1})
-		twice := kit.MustReenter(t, l.Reader(), r)
-		also := kit.MustLock(t, l.Reader())
+		twice := testkit.MustReenter(t, l.Reader(), r)
+		also := testkit.MustLock(t, l.Reader())
 		is("read by one process", "read", true, map[string]int{r.Owner(): 1})
-		kit.MustUnlock(t, twice)
-		kit.MustUnlock(t, also)
-		kit.MustUnlock(t, r)
+		testkit.MustUnlock(t, twice)
+		testkit.MustUnlock(t, also)
+		testkit.MustUnlock(t, r)
 		is("free again", "", false, nil)
-		kit.Clean(t, s, e, other)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
 // testReadLockExpirationRenewal, testReadWriteTTL
 func TestReadersAndWritersLiveLongerThanTheWatchdogsLease(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
-			e := kit.Open(t, s.URL(), kit.LeaseOf(600*time.Millisecond))
+			e := testkit.Open(t, s.URL(), testkit.LeaseOf(600*time.Millisecond))
 			var held []*engine.Hold
 			for range 50 {
-				held = append(held, kit.MustLock(t, e.RWMutex("L").Reader()))
+				held = append(held, testkit.MustLock(t, e.RWMutex("L").Reader()))
 			}
-			w := kit.MustLock(t, e.RWMutex("W").Writer())
-			r, err := e.RWMutex("W").Reader().Lock(w.Context(kit.Ctx(t)))
+			w := testkit.MustLock(t, e.RWMutex("W").Writer())
+			r, err := e.RWMutex("W").Reader().Lock(w.Context(testkit.Ctx(t)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			start := cputime.Now()
 			for start.Elapsed() < 2*time.Second {
 				for _, name := range []string{"L", "W"} {
-					if left := kit.PTTL(t, s, name); left < 100*time.Millisecond {
+					if left := testkit.PTTL(t, s, name); left < 100*time.Millisecond {
 						t.Fatalf("%s has %v", name, left)
 					}
 				}
 				if start.Elapsed() > time.Second && w.Err() == nil {
-					kit.MustUnlock(t, w)
+					testkit.MustUnlock(t, w)
 				}
 				time.Sleep(20 * time.Millisecond) // a poll
 			}
 			for _, h := range append(held, r) {
-				kit.MustUnlock(t, h)
+				testkit.MustUnlock(t, h)
 			}
-			kit.Clean(t, s, e)
+			testkit.Clean(t, s, e)
 		})
 	})
 }
@@ -132,22 +132,22 @@ func TestReadersAndWritersLiveLongerThanTheWatchdogsLease(t *testing.T) {
 func TestReadWriteLocksWithTagsInTheirNames(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
+		e := testkit.Open(t, s.URL())
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
 				l := e.RWMutex(fmt.Sprintf("{service:%d}:x:y", i%4))
 				for _, m := range []engine.Mutex{l.Reader(), l.Writer()} {
-					if h, err := m.Lock(kit.Ctx(t)); err != nil {
+					if h, err := m.Lock(testkit.Ctx(t)); err != nil {
 						t.Error(err)
-					} else if err := h.Unlock(kit.Ctx(t)); err != nil {
+					} else if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Error(err)
 					}
 				}
 			})
 		}
 		all.Wait()
-		kit.Clean(t, s, e)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -156,29 +156,29 @@ func TestReadWriteLocksWithTagsInTheirNames(t *testing.T) {
 func TestAWritersReentryDoesNotAddItsLease(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		w := kit.MustLock(t, e.RWMutex("L").Writer(), engine.Lease(10*time.Second))
-		again := kit.MustReenter(t, e.RWMutex("L").Writer(), w, engine.Lease(15*time.Second))
-		if left := kit.PTTL(t, s, "L"); left > 15*time.Second || left < 13*time.Second {
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+		w := testkit.MustLock(t, e.RWMutex("L").Writer(), engine.Lease(10*time.Second))
+		again := testkit.MustReenter(t, e.RWMutex("L").Writer(), w, engine.Lease(15*time.Second))
+		if left := testkit.PTTL(t, s, "L"); left > 15*time.Second || left < 13*time.Second {
 			t.Errorf("the lock has %v", left)
 		}
 		refused(t, other.RWMutex("L").Writer())
-		kit.MustUnlock(t, again)
-		kit.MustUnlock(t, w)
-		kit.Clean(t, s, e, other)
+		testkit.MustUnlock(t, again)
+		testkit.MustUnlock(t, w)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
 // testReadLockLeaseTimeoutDiffThreadsWRR, testExpireWrite
 func TestReadersAndAWriterGetInWhenAWritersLeaseIsOver(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
-			e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+			e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 			gone, network := mayGo(t, s)
 			lease := begin(time.Second)
 			for _, name := range []string{"read", "written"} {
-				kit.MustLock(t, gone.RWMutex(name).Writer(), engine.Lease(lease.lease))
+				testkit.MustLock(t, gone.RWMutex(name).Writer(), engine.Lease(lease.lease))
 			}
 			network.Down()
 			var all sync.WaitGroup
@@ -186,19 +186,19 @@ func TestReadersAndAWriterGetInWhenAWritersLeaseIsOver(t *testing.T) {
 				"a reader": e.RWMutex("read").Reader(), "another reader": other.RWMutex("read").Reader(), "a writer": e.RWMutex("written").Writer(),
 			} {
 				all.Go(func() {
-					h, err := m.Lock(kit.Ctx(t))
+					h, err := m.Lock(testkit.Ctx(t))
 					if err != nil {
 						t.Errorf("%s: %v", who, err)
 						return
 					}
 					lease.ended(t, who)
-					if err := h.Unlock(kit.Ctx(t)); err != nil {
+					if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Errorf("%s: %v", who, err)
 					}
 				})
 			}
 			all.Wait()
-			kit.Clean(t, s, e, other)
+			testkit.Clean(t, s, e, other)
 		})
 	})
 }
@@ -206,24 +206,24 @@ func TestReadersAndAWriterGetInWhenAWritersLeaseIsOver(t *testing.T) {
 // testReadLockLeaseTimeout
 func TestTheEndOfALongReentryRestoresTheLeaseOfTheReader(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
-			e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-			r := kit.MustLock(t, e.RWMutex("L").Reader(), engine.Lease(time.Second))
-			long := kit.MustReenter(t, e.RWMutex("L").Reader(), r, engine.Lease(time.Hour))
-			w := other.RWMutex("L").Writer().LockAsync(kit.Ctx(t)) // it sleeps for an hour
-			kit.Eventually(t, "it listens", func() bool { return kit.Client(other).Stats().ChannelsConfirmed == 1 })
-			kit.MustUnlock(t, long)
+			e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+			r := testkit.MustLock(t, e.RWMutex("L").Reader(), engine.Lease(time.Second))
+			long := testkit.MustReenter(t, e.RWMutex("L").Reader(), r, engine.Lease(time.Hour))
+			w := other.RWMutex("L").Writer().LockAsync(testkit.Ctx(t)) // it sleeps for an hour
+			testkit.Eventually(t, "it listens", func() bool { return testkit.Client(other).Stats().ChannelsConfirmed == 1 })
+			testkit.MustUnlock(t, long)
 			start := cputime.Now()
-			if left := kit.PTTL(t, s, "L"); left > time.Second {
+			if left := testkit.PTTL(t, s, "L"); left > time.Second {
 				t.Errorf("the lock has %v", left)
 			}
-			h, err := w.Await(kit.Ctx(t))
+			h, err := w.Await(testkit.Ctx(t))
 			if took := start.Elapsed(); err != nil || took > 2*time.Second {
 				t.Fatalf("%v, after %v", err, took)
 			}
-			kit.MustUnlock(t, h)
-			kit.Clean(t, s, e, other)
+			testkit.MustUnlock(t, h)
+			testkit.Clean(t, s, e, other)
 		})
 	})
 }
@@ -231,31 +231,31 @@ func TestTheEndOfALongReentryRestoresTheLeaseOfTheReader(t *testing.T) {
 // testWR, testInCluster, testWriteReadReentrancy, testWriteLock
 func TestAReaderInsideItsWriter(t *testing.T) {
 	t.Parallel()
-	for name, at := range map[string]func() *kit.Site{
-		"standalone": func() *kit.Site { return kit.Single(kit.Server(t)) },
-		"cluster":    func() *kit.Site { return kit.Clustered(redistest.StartCluster(t, false)) },
+	for name, at := range map[string]func() *testkit.Site{
+		"standalone": func() *testkit.Site { return testkit.Single(testkit.Server(t)) },
+		"cluster":    func() *testkit.Site { return testkit.Clustered(redistest.StartCluster(t, false)) },
 	} {
 		at := at()
 		e, other := at.Open(t), at.Open(t)
 		l, far := e.RWMutex("L"), other.RWMutex("L")
-		w := kit.MustLock(t, l.Writer())
-		again := kit.MustReenter(t, l.Writer(), w)
-		r, err := l.Reader().Lock(again.Context(kit.Ctx(t)))
+		w := testkit.MustLock(t, l.Writer())
+		again := testkit.MustReenter(t, l.Writer(), w)
+		r, err := l.Reader().Lock(again.Context(testkit.Ctx(t)))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		kit.MustUnlock(t, r)
+		testkit.MustUnlock(t, r)
 		refused(t, far.Reader()) // the writer writes still
-		kit.MustUnlock(t, again)
+		testkit.MustUnlock(t, again)
 		refused(t, far.Reader())
-		if r, err = l.Reader().Lock(w.Context(kit.Ctx(t))); err != nil {
+		if r, err = l.Reader().Lock(w.Context(testkit.Ctx(t))); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		kit.MustUnlock(t, w)
-		kit.MustUnlock(t, kit.MustLock(t, far.Reader()))
+		testkit.MustUnlock(t, w)
+		testkit.MustUnlock(t, testkit.MustLock(t, far.Reader()))
 		refused(t, far.Writer())
-		kit.MustUnlock(t, r)
-		kit.MustUnlock(t, kit.MustLock(t, far.Writer()))
+		testkit.MustUnlock(t, r)
+		testkit.MustUnlock(t, testkit.MustLock(t, far.Writer()))
 		at.Clean(t)
 	}
 }
@@ -263,23 +263,23 @@ func TestAReaderInsideItsWriter(t *testing.T) {
 // testWriteRead
 func TestAllReadersEnterWhenAWriterLeaves(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
-			e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-			w := kit.MustLock(t, e.RWMutex("L").Writer())
+			e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+			w := testkit.MustLock(t, e.RWMutex("L").Writer())
 			var waiting []*engine.Future[*engine.Hold]
 			for i := range 20 {
-				waiting = append(waiting, []*engine.Engine{e, other}[i%2].RWMutex("L").Reader().LockAsync(kit.Ctx(t)))
+				waiting = append(waiting, []*engine.Engine{e, other}[i%2].RWMutex("L").Reader().LockAsync(testkit.Ctx(t)))
 			}
-			kit.Eventually(t, "they listen", func() bool { return kit.Client(other).Stats().ChannelsConfirmed == 1 })
-			kit.MustUnlock(t, w)
+			testkit.Eventually(t, "they listen", func() bool { return testkit.Client(other).Stats().ChannelsConfirmed == 1 })
+			testkit.MustUnlock(t, w)
 			start := cputime.Now()
 			for _, f := range waiting {
-				h, err := f.Await(kit.Ctx(t))
+				h, err := f.Await(testkit.Ctx(t))
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer kit.MustUnlock(t, h)
+				defer testkit.MustUnlock(t, h)
 			}
 			if took := start.Elapsed(); took > time.Second {
 				t.Errorf("the last one is in after %v", took)
@@ -292,7 +292,7 @@ func TestAllReadersEnterWhenAWriterLeaves(t *testing.T) {
 func TestForceUnlockTakesFromReadersOrFromTheWriter(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 		l, far := e.RWMutex("L"), other.RWMutex("L")
 		for mode, x := range map[string]struct {
 			held  []engine.Mutex
@@ -304,29 +304,29 @@ func TestForceUnlockTakesFromReadersOrFromTheWriter(t *testing.T) {
 		} {
 			var holds []*engine.Hold
 			for _, m := range x.held {
-				holds = append(holds, kit.MustLock(t, m))
+				holds = append(holds, testkit.MustLock(t, m))
 			}
-			if done, err := x.other.ForceUnlock(kit.Ctx(t)); done || err != nil {
+			if done, err := x.other.ForceUnlock(testkit.Ctx(t)); done || err != nil {
 				t.Errorf("%s, the other mode: %t, %v", mode, done, err)
 			}
 			if st := state(t, x.same); st.Mode != mode || len(st.Holders) != len(holds) {
 				t.Errorf("%s, after that: %+v", mode, st)
 			}
-			if done, err := x.same.ForceUnlock(kit.Ctx(t)); !done || err != nil {
+			if done, err := x.same.ForceUnlock(testkit.Ctx(t)); !done || err != nil {
 				t.Errorf("%s: %t, %v", mode, done, err)
 			}
-			next := kit.MustLock(t, far.Writer())
+			next := testkit.MustLock(t, far.Writer())
 			for _, h := range holds {
-				if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+				if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 					t.Errorf("%s, Unlock of what was taken away: %v", mode, err)
 				}
 			}
 			if st := state(t, far.Writer()); !st.Mine || st.Mode != "write" {
 				t.Errorf("%s, the next one lost it to that: %+v", mode, st)
 			}
-			kit.MustUnlock(t, next)
+			testkit.MustUnlock(t, next)
 		}
-		kit.Clean(t, s, e, other)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
@@ -334,22 +334,22 @@ func TestForceUnlockTakesFromReadersOrFromTheWriter(t *testing.T) {
 func TestAWriterGetsInWhenAllReadersHaveLeft(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 		l := e.RWMutex("L")
-		if ok, err := l.Reader().ForceUnlock(kit.Ctx(t)); ok || err != nil {
+		if ok, err := l.Reader().ForceUnlock(testkit.Ctx(t)); ok || err != nil {
 			t.Errorf("a free lock: %v, %v", ok, err)
 		}
 		for range 3 {
-			one, two := kit.MustLock(t, l.Reader()), kit.MustLock(t, other.RWMutex("L").Reader())
-			kit.MustUnlock(t, one)
-			if err := one.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
+			one, two := testkit.MustLock(t, l.Reader()), testkit.MustLock(t, other.RWMutex("L").Reader())
+			testkit.MustUnlock(t, one)
+			if err := one.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
 				t.Errorf("once more: %v", err)
 			}
 			refused(t, l.Writer())
-			kit.MustUnlock(t, two)
-			kit.MustUnlock(t, kit.MustLock(t, l.Writer()))
+			testkit.MustUnlock(t, two)
+			testkit.MustUnlock(t, testkit.MustLock(t, l.Writer()))
 		}
-		kit.Clean(t, s, e, other)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
@@ -357,33 +357,33 @@ func TestAWriterGetsInWhenAllReadersHaveLeft(t *testing.T) {
 func TestAReadersFixedLeaseDoesNotKeepReadersOut(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		one := kit.MustLock(t, e.RWMutex("L").Reader(), engine.Lease(2*time.Second))
-		two := kit.MustLock(t, other.RWMutex("L").Reader())
-		kit.MustUnlock(t, one)
-		kit.MustUnlock(t, two)
-		kit.Clean(t, s, e, other)
+		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+		one := testkit.MustLock(t, e.RWMutex("L").Reader(), engine.Lease(2*time.Second))
+		two := testkit.MustLock(t, other.RWMutex("L").Reader())
+		testkit.MustUnlock(t, one)
+		testkit.MustUnlock(t, two)
+		testkit.Clean(t, s, e, other)
 	})
 }
 
 // testMultiInstanceReadLockZombieCleanup
 func TestReadersOfADeadProcessKeepAWriterOutForTheirLease(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
-			e := kit.Open(t, s.URL())
+			e := testkit.Open(t, s.URL())
 			gone, network := mayGo(t, s)
 			lease := begin(time.Second)
 			for range 3 { // nobody renews or unlocks them
-				kit.MustLock(t, gone.RWMutex("L").Reader(), engine.Lease(lease.lease))
+				testkit.MustLock(t, gone.RWMutex("L").Reader(), engine.Lease(lease.lease))
 			}
-			alive := kit.MustLock(t, e.RWMutex("L").Reader())
+			alive := testkit.MustLock(t, e.RWMutex("L").Reader())
 			network.Down()
-			kit.MustUnlock(t, alive)
-			h := kit.MustLock(t, e.RWMutex("L").Writer())
+			testkit.MustUnlock(t, alive)
+			h := testkit.MustLock(t, e.RWMutex("L").Writer())
 			lease.ended(t, "the writer")
-			kit.MustUnlock(t, h)
-			kit.Clean(t, s, e)
+			testkit.MustUnlock(t, h)
+			testkit.Clean(t, s, e)
 		})
 	})
 }
@@ -391,27 +391,27 @@ func TestReadersOfADeadProcessKeepAWriterOutForTheirLease(t *testing.T) {
 // testMultiInstanceReadLockZombieCleanup
 func TestReadersWhoseLeaseHasEndedKeepNobodyOut(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
-			e := kit.Open(t, s.URL())
+			e := testkit.Open(t, s.URL())
 			gone, network := mayGo(t, s)
-			alive := kit.MustLock(t, e.RWMutex("L").Reader())
+			alive := testkit.MustLock(t, e.RWMutex("L").Reader())
 			lease := begin(time.Second)
 			for range 3 {
-				kit.MustLock(t, gone.RWMutex("L").Reader(), engine.Lease(lease.lease))
+				testkit.MustLock(t, gone.RWMutex("L").Reader(), engine.Lease(lease.lease))
 			}
 			network.Down()
 			timeouts := func() int { return len(s.Do("KEYS", "*rwlock_timeout*").([]any)) }
-			kit.Eventually(t, "the dead have no timeout keys", func() bool { return timeouts() == 1 })
+			testkit.Eventually(t, "the dead have no timeout keys", func() bool { return timeouts() == 1 })
 			lease.ended(t, "the end of their keys")
-			if n := len(kit.Fields(t, s, "L")); n != 1+4 {
+			if n := len(testkit.Fields(t, s, "L")); n != 1+4 {
 				t.Errorf("the hash has %d fields, want the mode, one who lives, and three dead", n)
 			}
 			start := begin(0)
-			kit.MustUnlock(t, alive)
-			kit.MustUnlock(t, kit.MustLock(t, e.RWMutex("L").Writer()))
+			testkit.MustUnlock(t, alive)
+			testkit.MustUnlock(t, testkit.MustLock(t, e.RWMutex("L").Writer()))
 			start.notLong(t, "the writer")
-			kit.Clean(t, s, e)
+			testkit.Clean(t, s, e)
 		})
 	})
 }
@@ -420,7 +420,7 @@ func TestReadersWhoseLeaseHasEndedKeepNobodyOut(t *testing.T) {
 func TestReadersAndWritersAtRandomComplete(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		engines := []*engine.Engine{kit.Open(t, s.URL()), kit.Open(t, s.URL()), kit.Open(t, s.URL())}
+		engines := []*engine.Engine{testkit.Open(t, s.URL()), testkit.Open(t, s.URL()), testkit.Open(t, s.URL())}
 		const goroutines, each = 60, 8
 		all := section{s: s, room: goroutines} // for all who read, or for one who writes
 		var ended sync.WaitGroup
@@ -432,7 +432,7 @@ func TestReadersAndWritersAtRandomComplete(t *testing.T) {
 					if rand.IntN(4) == 0 {
 						m, takes = l.Writer(), goroutines
 					}
-					err := m.Do(kit.Ctx(t), func(context.Context, *engine.Hold) error {
+					err := m.Do(testkit.Ctx(t), func(context.Context, *engine.Hold) error {
 						all.pass(t, takes)
 						return nil
 					})
@@ -446,6 +446,6 @@ func TestReadersAndWritersAtRandomComplete(t *testing.T) {
 		if n := all.passed.Load(); n != goroutines*each {
 			t.Errorf("%d have passed, want %d", n, goroutines*each)
 		}
-		kit.Clean(t, s, engines...)
+		testkit.Clean(t, s, engines...)
 	})
 }

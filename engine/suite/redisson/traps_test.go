@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // What can go wrong between two clients of these locks, where no other test shows it. The list is
@@ -17,25 +17,25 @@ import (
 func TestLockWithoutAnExpiryIsHeld(t *testing.T) {
 	everyContest(t, func(t *testing.T, on ground, c contest) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
+		e := testkit.Open(t, s.URL())
 		s.Do(append([]string{"HSET", "L"}, c.fields...)...)
-		if _, err := c.waits(e).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+		if _, err := c.waits(e).TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("TryLock: %v", err)
 		}
-		next := c.waits(e).LockAsync(kit.Ctx(t))
-		kit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == 1 && e.Stats().InFlight == 0 })
+		next := c.waits(e).LockAsync(testkit.Ctx(t))
+		testkit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == 1 && e.Stats().InFlight == 0 })
 		if ttl := s.Do("PTTL", "L"); ttl != int64(-1) {
 			t.Errorf("the lock has got an expiry: %v", ttl)
 		}
 		s.Do("DEL", "L")
 		s.Do(verb(s, "PUBLISH"), c.channel, c.message)
-		h, err := next.Await(kit.Ctx(t))
+		h, err := next.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		s.Do("DEL", "redisson_lock_token:{L}") // a counter of tokens stays
-		kit.Clean(t, s, e)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -44,8 +44,8 @@ func TestLockWithoutAnExpiryIsHeld(t *testing.T) {
 func TestExpiryThatWasRemovedComesBackWithARenewal(t *testing.T) {
 	everyContest(t, func(t *testing.T, on ground, c contest) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL(), kit.LeaseOf(time.Hour))
-		h := kit.MustLock(t, c.holds(e))
+		e := testkit.Open(t, s.URL(), testkit.LeaseOf(time.Hour))
+		h := testkit.MustLock(t, c.holds(e))
 		keys := []string{"L"}
 		if timeout := "{L}:" + h.Owner() + ":rwlock_timeout:1"; s.Do("EXISTS", timeout) == int64(1) {
 			keys = append(keys, timeout)
@@ -55,13 +55,13 @@ func TestExpiryThatWasRemovedComesBackWithARenewal(t *testing.T) {
 				t.Fatalf("%s had no expiry", key)
 			}
 		}
-		kit.RenewAll(e)
+		testkit.RenewAll(e)
 		for _, key := range keys {
-			kit.Eventually(t, key+" has an expiry", func() bool { return s.Do("PTTL", key).(int64) > 0 })
+			testkit.Eventually(t, key+" has an expiry", func() bool { return s.Do("PTTL", key).(int64) > 0 })
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		s.Do("DEL", "redisson_lock_token:{L}")
-		kit.Clean(t, s, e)
+		testkit.Clean(t, s, e)
 	})
 }
 
@@ -86,12 +86,12 @@ func TestHashHasTheFieldsOfRedissonAndNoOther(t *testing.T) {
 			t.Run(kind, func(t *testing.T) {
 				t.Parallel()
 				s := on.server(t)
-				m := x.of(kit.Open(t, s.URL()))
-				h := kit.MustLock(t, m)
-				if got := kit.Fields(t, s, "L"); !maps.Equal(got, x.want(h)) {
+				m := x.of(testkit.Open(t, s.URL()))
+				h := testkit.MustLock(t, m)
+				if got := testkit.Fields(t, s, "L"); !maps.Equal(got, x.want(h)) {
 					t.Errorf("the hash is %v, want %v", got, x.want(h))
 				}
-				kit.MustUnlock(t, h)
+				testkit.MustUnlock(t, h)
 			})
 		}
 	})
@@ -102,12 +102,12 @@ func TestHashHasTheFieldsOfRedissonAndNoOther(t *testing.T) {
 func TestMessagesOfAReadWriteLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		l := kit.Open(t, s.URL()).RWMutex("L")
+		l := testkit.Open(t, s.URL()).RWMutex("L")
 		heard := listen(t, s, "redisson_rwlock:{L}")
-		kit.MustUnlock(t, kit.MustLock(t, l.Writer()))
+		testkit.MustUnlock(t, testkit.MustLock(t, l.Writer()))
 		heard.hears(t, "1")
 		heard.hears(t, "00")
-		kit.MustUnlock(t, kit.MustLock(t, l.Reader()))
+		testkit.MustUnlock(t, testkit.MustLock(t, l.Reader()))
 		heard.hears(t, "0")
 		heard.hearsNothing(t)
 	})
@@ -117,17 +117,17 @@ func TestMessagesOfAReadWriteLock(t *testing.T) {
 func TestAReaderThatLeavesItsWriterKeepsTheLeaseOfThat(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		l := kit.Open(t, s.URL()).RWMutex("L")
-		w := kit.MustLock(t, l.Writer(), engine.Lease(time.Hour))
-		r, err := l.Reader().Lock(w.Context(kit.Ctx(t)), engine.Lease(5*time.Second))
+		l := testkit.Open(t, s.URL()).RWMutex("L")
+		w := testkit.MustLock(t, l.Writer(), engine.Lease(time.Hour))
+		r, err := l.Reader().Lock(w.Context(testkit.Ctx(t)), engine.Lease(5*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, r)
-		if ttl := kit.PTTL(t, s, "L"); ttl < 50*time.Minute {
+		testkit.MustUnlock(t, r)
+		if ttl := testkit.PTTL(t, s, "L"); ttl < 50*time.Minute {
 			t.Errorf("the writer's lease of an hour is %v now", ttl)
 		}
-		kit.MustUnlock(t, w)
+		testkit.MustUnlock(t, w)
 	})
 }
 
@@ -135,30 +135,30 @@ func TestAReaderThatLeavesItsWriterKeepsTheLeaseOfThat(t *testing.T) {
 func TestSpinWaitersOfAnEngineAskAsOne(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		holder, e := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		h := kit.MustLock(t, holder.SpinMutex("L"))
+		holder, e := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+		h := testkit.MustLock(t, holder.SpinMutex("L"))
 		const waiters, pause = 50, 20 * time.Millisecond
 		var waits []*engine.Future[*engine.Hold]
 		for range waiters {
-			waits = append(waits, e.SpinMutex("L").LockAsync(kit.Ctx(t), engine.Backoff(pause, pause)))
+			waits = append(waits, e.SpinMutex("L").LockAsync(testkit.Ctx(t), engine.Backoff(pause, pause)))
 		}
 		began, before := time.Now(), e.Stats().Commands
 		var polls float64
-		kit.Eventually(t, "it has asked for a while", func() bool {
+		testkit.Eventually(t, "it has asked for a while", func() bool {
 			polls = float64(e.Stats().Commands - before)
 			return time.Since(began) > 10*pause && polls >= 2
 		})
 		if most := 3 + 2*float64(time.Since(began))/float64(pause); polls > most {
 			t.Errorf("%d waiters asked %.0f times in %v, want at most %.0f", waiters, polls, time.Since(began), most)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		for _, f := range waits {
-			h, err := f.Await(kit.Ctx(t))
+			h, err := f.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
-		kit.Clean(t, s, e, holder)
+		testkit.Clean(t, s, e, holder)
 	})
 }

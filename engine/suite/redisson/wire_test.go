@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -21,18 +21,18 @@ import (
 func TestHashOfRedissonBlocksPawl(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		m := kit.Open(t, s.URL()).Mutex("L")
+		m := testkit.Open(t, s.URL()).Mutex("L")
 		// By hand, as Redisson leaves it after lock() twice.
 		s.Do("HSET", "L", javaA+":39", "2")
 		s.Do("PEXPIRE", "L", "30000")
 		var taken *engine.NotAcquiredError
-		if _, err := m.TryLock(kit.Ctx(t)); !errors.As(err, &taken) || taken.TTL < 20*time.Second || taken.TTL > 30*time.Second {
+		if _, err := m.TryLock(testkit.Ctx(t)); !errors.As(err, &taken) || taken.TTL < 20*time.Second || taken.TTL > 30*time.Second {
 			t.Fatalf("TryLock: %v", err)
 		}
-		if _, err := m.Lock(kit.Ctx(t), engine.Wait(100*time.Millisecond)); !errors.Is(err, engine.ErrNotAcquired) {
+		if _, err := m.Lock(testkit.Ctx(t), engine.Wait(100*time.Millisecond)); !errors.Is(err, engine.ErrNotAcquired) {
 			t.Fatalf("Lock: %v", err)
 		}
-		if f := kit.Fields(t, s, "L"); len(f) != 1 || f[javaA+":39"] != "2" {
+		if f := testkit.Fields(t, s, "L"); len(f) != 1 || f[javaA+":39"] != "2" {
 			t.Fatalf("the hash became %v", f)
 		}
 	})
@@ -41,12 +41,12 @@ func TestHashOfRedissonBlocksPawl(t *testing.T) {
 func TestRedissonsMessageWakesPawl(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
+		e := testkit.Open(t, s.URL())
 		java := redisson{s, javaA}
 		java.mustTryLock(t, "L", 39, 30*time.Second)
 		java.mustTryLock(t, "L", 39, 30*time.Second)
-		f := e.Mutex("L").LockAsync(kit.Ctx(t))
-		kit.Eventually(t, "Pawl listens", func() bool { return e.Stats().Channels == 1 && e.Stats().InFlight == 0 })
+		f := e.Mutex("L").LockAsync(testkit.Ctx(t))
+		testkit.Eventually(t, "Pawl listens", func() bool { return e.Stats().Channels == 1 && e.Stats().InFlight == 0 })
 
 		// Messages that mean nothing to Redisson, or to nobody, do no harm here either.
 		for _, odd := range []string{"1", "5", "-1", "text", ""} {
@@ -59,43 +59,43 @@ func TestRedissonsMessageWakesPawl(t *testing.T) {
 
 		start := cputime.Now()
 		java.mustUnlock(t, "L", 39, int64(1))
-		h, err := f.Await(kit.Ctx(t))
+		h, err := f.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if d := start.Elapsed(); d > 5*time.Second {
 			t.Errorf("woken after %v: not by the message", d)
 		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s)
+		testkit.MustUnlock(t, h)
+		testkit.Clean(t, s)
 	})
 }
 
 func TestReleaseOfPawlIsAnnouncedAsRedissonExpects(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
+		e := testkit.Open(t, s.URL())
 		m := e.Mutex("L")
 		heard := listen(t, s, "redisson_lock__channel:{L}")
-		h := kit.MustLock(t, m)
+		h := testkit.MustLock(t, m)
 		if granted, left, err := (redisson{s, javaA}).tryLock("L", 39, time.Minute); granted || err != nil || left < 20*time.Second || left > 30*time.Second {
 			t.Fatalf("Redisson's try while Pawl holds: granted %t, left %v, %v", granted, left, err)
 		}
-		inner, err := m.Lock(h.Context(kit.Ctx(t)))
+		inner, err := m.Lock(h.Context(testkit.Ctx(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, inner) // still held: no message
+		testkit.MustUnlock(t, inner) // still held: no message
 		heard.hearsNothing(t)
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		heard.hears(t, "0")
 
-		kit.MustLock(t, m)
-		if done, err := m.ForceUnlock(kit.Ctx(t)); !done || err != nil {
+		testkit.MustLock(t, m)
+		if done, err := m.ForceUnlock(testkit.Ctx(t)); !done || err != nil {
 			t.Fatal(done, err)
 		}
 		heard.hears(t, "0")
-		if done, err := m.ForceUnlock(kit.Ctx(t)); done || err != nil {
+		if done, err := m.ForceUnlock(testkit.Ctx(t)); done || err != nil {
 			t.Fatal("of a free lock:", done, err)
 		}
 		heard.hearsNothing(t)
@@ -105,7 +105,7 @@ func TestReleaseOfPawlIsAnnouncedAsRedissonExpects(t *testing.T) {
 func TestChannelFollowsRedissonsBraceRule(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL())
+		e := testkit.Open(t, s.URL())
 		for name, channel := range map[string]string{
 			"orders":    "redisson_lock__channel:{orders}",
 			"{t}x":      "redisson_lock__channel:{t}x",
@@ -117,26 +117,26 @@ func TestChannelFollowsRedissonsBraceRule(t *testing.T) {
 			"}{":        "redisson_lock__channel:}{",
 		} {
 			if s.InCluster() && resp.SlotOf(name) != resp.SlotOf(channel) {
-				if _, err := e.Mutex(name).Lock(kit.Ctx(t)); !errors.Is(err, engine.ErrInvalid) {
+				if _, err := e.Mutex(name).Lock(testkit.Ctx(t)); !errors.Is(err, engine.ErrInvalid) {
 					t.Errorf("%q in a cluster: %v", name, err)
 				}
 				continue
 			}
 			heard := listen(t, s, channel)
-			h := kit.MustLock(t, e.Mutex(name))
-			if f := kit.Fields(t, s, name); f[h.Owner()] != "1" {
+			h := testkit.MustLock(t, e.Mutex(name))
+			if f := testkit.Fields(t, s, name); f[h.Owner()] != "1" {
 				t.Errorf("%q: the key is not the plain name: %v", name, s.Do("KEYS", "*"))
 			}
-			waiter := kit.Open(t, s.URL())
-			f := waiter.Mutex(name).LockAsync(kit.Ctx(t))
-			kit.Eventually(t, "Pawl listens there, too", func() bool { return subscribers(s, channel) == 2 })
-			kit.MustUnlock(t, h)
+			waiter := testkit.Open(t, s.URL())
+			f := waiter.Mutex(name).LockAsync(testkit.Ctx(t))
+			testkit.Eventually(t, "Pawl listens there, too", func() bool { return subscribers(s, channel) == 2 })
+			testkit.MustUnlock(t, h)
 			heard.hears(t, "0")
-			h, err := f.Await(kit.Ctx(t))
+			h, err := f.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 			heard.hears(t, "0")
 		}
 	})
@@ -145,13 +145,13 @@ func TestChannelFollowsRedissonsBraceRule(t *testing.T) {
 func TestMappedNameIsWhatRedissonsMapperGives(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL(), func(c *engine.Config) { c.NameMapper = func(name string) string { return "test::" + name } })
+		e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.NameMapper = func(name string) string { return "test::" + name } })
 		heard := listen(t, s, "redisson_lock__channel:{test::L}")
-		h := kit.MustLock(t, e.Mutex("L"))
-		if f := kit.Fields(t, s, "test::L"); f[h.Owner()] != "1" {
+		h := testkit.MustLock(t, e.Mutex("L"))
+		if f := testkit.Fields(t, s, "test::L"); f[h.Owner()] != "1" {
 			t.Errorf("keys: %v", s.Do("KEYS", "*"))
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		heard.hears(t, "0")
 	})
 }
@@ -159,7 +159,7 @@ func TestMappedNameIsWhatRedissonsMapperGives(t *testing.T) {
 func TestStateShowsHoldersOfRedisson(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		m := kit.Open(t, s.URL()).Mutex("L")
+		m := testkit.Open(t, s.URL()).Mutex("L")
 		for _, tc := range []struct {
 			hash string // fields and values
 			want engine.State
@@ -175,7 +175,7 @@ func TestStateShowsHoldersOfRedisson(t *testing.T) {
 				s.Do(append([]string{"HSET", "L"}, strings.Fields(tc.hash)...)...)
 				s.Do("PEXPIRE", "L", "30000")
 			}
-			got, err := m.State(kit.Ctx(t))
+			got, err := m.State(testkit.Ctx(t))
 			if err != nil {
 				t.Fatalf("%q: %v", tc.hash, err)
 			}
@@ -194,11 +194,11 @@ func TestStateShowsHoldersOfRedisson(t *testing.T) {
 
 func TestForceUnlockByRedissonIsSurvived(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		kit.Steady(t, func(t testing.TB) {
+		testkit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
-			e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = 3 * time.Second })
+			e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = 3 * time.Second })
 			java := redisson{s, javaA}
-			h := kit.MustLock(t, e.Mutex("L"))
+			h := testkit.MustLock(t, e.Mutex("L"))
 			if done, err := java.forceUnlock("L"); !done || err != nil {
 				t.Fatal(done, err)
 			}
@@ -206,7 +206,7 @@ func TestForceUnlockByRedissonIsSurvived(t *testing.T) {
 			before := cputime.Now()
 			select {
 			case <-h.Done():
-			case <-kit.Ctx(t).Done():
+			case <-testkit.Ctx(t).Done():
 				t.Fatal("the holder was not told")
 			}
 			if d := before.Elapsed(); d > 10*time.Second {
@@ -216,14 +216,14 @@ func TestForceUnlockByRedissonIsSurvived(t *testing.T) {
 			if !errors.As(h.Err(), &lost) || lost.Reason != engine.GoneOnServer {
 				t.Errorf("Err: %v", h.Err())
 			}
-			if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+			if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Unlock: %v", err)
 			}
-			if f := kit.Fields(t, s, "L"); len(f) != 1 || f[java.owner(39)] != "1" {
+			if f := testkit.Fields(t, s, "L"); len(f) != 1 || f[java.owner(39)] != "1" {
 				t.Errorf("Redisson's hold was touched: %v", f)
 			}
 			java.mustUnlock(t, "L", 39, int64(1))
-			kit.MustUnlock(t, kit.MustLock(t, e.Mutex("L"))) // life goes on
+			testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("L"))) // life goes on
 		})
 	})
 }
@@ -231,15 +231,15 @@ func TestForceUnlockByRedissonIsSurvived(t *testing.T) {
 func TestForceUnlockOfPawlReachesRedisson(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		m := kit.Open(t, s.URL()).Mutex("L")
+		m := testkit.Open(t, s.URL()).Mutex("L")
 		java := redisson{s, javaA}
 		java.mustTryLock(t, "L", 39, 30*time.Second)
 		heard := listen(t, s, "redisson_lock__channel:{L}") // as its waiters do
-		if done, err := m.ForceUnlock(kit.Ctx(t), engine.IfHolder(javaB+":39")); done || err != nil {
+		if done, err := m.ForceUnlock(testkit.Ctx(t), engine.IfHolder(javaB+":39")); done || err != nil {
 			t.Fatal("of an owner that does not hold it:", done, err)
 		}
 		heard.hearsNothing(t)
-		if done, err := m.ForceUnlock(kit.Ctx(t), engine.IfHolder(java.owner(39))); !done || err != nil {
+		if done, err := m.ForceUnlock(testkit.Ctx(t), engine.IfHolder(java.owner(39))); !done || err != nil {
 			t.Fatal(done, err)
 		}
 		heard.hears(t, "0")
@@ -249,22 +249,22 @@ func TestForceUnlockOfPawlReachesRedisson(t *testing.T) {
 
 func TestDatabasesShareChannelsAndNotKeys(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	zero := kit.Open(t, s.URL())
-	three := kit.Open(t, s.URL(), func(c *engine.Config) { c.DB = 3 })
-	h0, h3 := kit.MustLock(t, zero.Mutex("L")), kit.MustLock(t, three.Mutex("L"))
-	f := zero.Mutex("L").LockAsync(kit.Ctx(t))
-	kit.Eventually(t, "it listens", func() bool { return zero.Stats().Channels == 1 })
-	kit.MustUnlock(t, h3) // wakes the waiter for nothing
+	s := testkit.Server(t)
+	zero := testkit.Open(t, s.URL())
+	three := testkit.Open(t, s.URL(), func(c *engine.Config) { c.DB = 3 })
+	h0, h3 := testkit.MustLock(t, zero.Mutex("L")), testkit.MustLock(t, three.Mutex("L"))
+	f := zero.Mutex("L").LockAsync(testkit.Ctx(t))
+	testkit.Eventually(t, "it listens", func() bool { return zero.Stats().Channels == 1 })
+	testkit.MustUnlock(t, h3) // wakes the waiter for nothing
 	if _, err := f.Result(); err != engine.ErrPending {
 		t.Fatalf("released in DB 3, granted in DB 0: %v", err)
 	}
-	kit.MustUnlock(t, h0)
-	h0, err := f.Await(kit.Ctx(t))
+	testkit.MustUnlock(t, h0)
+	h0, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, h0)
+	testkit.MustUnlock(t, h0)
 }
 
 // Both sides fight for one lock; a counter on the server is read and written under
@@ -291,17 +291,17 @@ func TestPawlAndRedissonExcludeEachOther(t *testing.T) {
 		}
 		var all sync.WaitGroup
 		for range 2 {
-			m := kit.Open(t, s.URL()).Mutex("L")
+			m := testkit.Open(t, s.URL()).Mutex("L")
 			for range 3 {
 				all.Go(func() {
 					for range rounds {
-						h, err := m.Lock(kit.Ctx(t))
+						h, err := m.Lock(testkit.Ctx(t))
 						if err != nil {
 							t.Error(err)
 							return
 						}
 						guarded()
-						if err := h.Unlock(kit.Ctx(t)); err != nil {
+						if err := h.Unlock(testkit.Ctx(t)); err != nil {
 							t.Error(err)
 						}
 					}
@@ -316,7 +316,7 @@ func TestPawlAndRedissonExcludeEachOther(t *testing.T) {
 					for range rounds {
 						for {
 							granted, _, err := java.tryLock("L", thread, 30*time.Second)
-							if err != nil || start.Elapsed() > kit.Limit {
+							if err != nil || start.Elapsed() > testkit.Limit {
 								t.Error("Redisson did not get the lock:", err)
 								return
 							}
@@ -338,6 +338,6 @@ func TestPawlAndRedissonExcludeEachOther(t *testing.T) {
 			t.Errorf("the counter is %v, want %d: updates were lost", n, 12*rounds)
 		}
 		s.Do("DEL", "n")
-		kit.Clean(t, s)
+		testkit.Clean(t, s)
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -20,28 +20,28 @@ import (
 // One server answers after 1.2 s, two are down: it is needed, and waited for.
 func TestRedLock_SlowServer_IsWaitedForIfNeeded(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 5)
+	s := testkit.Independent(t, 5)
 	v := s.Open()
 	p := s.Through(0, v)
 	p.Delay(faultproxy.All, 600*time.Millisecond, 600*time.Millisecond)
 	began := cputime.Now()
-	h := kit.MustRedLock(t, v.Lock("x"))
-	kit.MustUnlock(t, h)
+	h := testkit.MustRedLock(t, v.Lock("x"))
+	testkit.MustUnlock(t, h)
 	if d := began.Elapsed(); d > 1100*time.Millisecond { // it answers after 1200
 		t.Errorf("a slow minority cost %v", d)
 	}
 	s.Servers[1].Kill()
 	s.Servers[2].Kill()
 	start := time.Now()
-	h = kit.MustRedLock(t, v.Lock("y"))
+	h = testkit.MustRedLock(t, v.Lock("y"))
 	if d := time.Since(start); d < 1100*time.Millisecond || d > 4*time.Second {
 		t.Errorf("granted after %v", d)
 	}
-	kit.MustUnlock(t, h)
-	if h, err := v.Lock("z").TryLock(kit.Ctx(t)); err != nil {
+	testkit.MustUnlock(t, h)
+	if h, err := v.Lock("z").TryLock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	} else {
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
 	p.Delay(faultproxy.All, 0, 0)
 	s.Clean(v)
@@ -50,15 +50,15 @@ func TestRedLock_SlowServer_IsWaitedForIfNeeded(t *testing.T) {
 // Every grant comes after its lease.
 func TestRedLock_LeaseTooShort_IsNotGranted(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	v := s.Open()
 	for i := range v {
 		s.Through(i, v).Delay(faultproxy.Carried("EVALSHA"), 150*time.Millisecond, 150*time.Millisecond)
 	}
-	if _, err := v.Lock("x").Lock(kit.Ctx(t), engine.Lease(100*time.Millisecond)); !errors.Is(err, engine.ErrLate) || errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) {
+	if _, err := v.Lock("x").Lock(testkit.Ctx(t), engine.Lease(100*time.Millisecond)); !errors.Is(err, engine.ErrLate) || errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) {
 		t.Errorf("Lock: %v", err)
 	}
-	if _, err := v.Lock("x").TryLock(kit.Ctx(t), engine.Lease(100*time.Millisecond)); !errors.Is(err, engine.ErrLate) {
+	if _, err := v.Lock("x").TryLock(testkit.Ctx(t), engine.Lease(100*time.Millisecond)); !errors.Is(err, engine.ErrLate) {
 		t.Errorf("TryLock: %v", err)
 	}
 	s.Clean(v)
@@ -67,17 +67,17 @@ func TestRedLock_LeaseTooShort_IsNotGranted(t *testing.T) {
 // What a server refuses for good fails the whole only if no majority is left.
 func TestRedLock_KeysOfAnotherType_FailOnlyWithoutAMajority(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	v := s.Open()
 	s.Servers[0].Do("SET", "x", "string")
-	h := kit.MustRedLock(t, v.Lock("x"))
+	h := testkit.MustRedLock(t, v.Lock("x"))
 	if got := h.Servers(); len(got) != 2 {
 		t.Errorf("held at %v", got)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	s.Servers[1].Do("SET", "x", "string")
 	for _, lock := range []func(context.Context, ...engine.Option) (*engine.Hold, error){v.Lock("x").Lock, v.Lock("x").TryLock} {
-		if _, err := lock(kit.Ctx(t)); !errors.Is(err, engine.ErrWrongType) || errors.Is(err, engine.ErrUnavailable) || !kit.HasText(err, s.Servers[1].Addr()) {
+		if _, err := lock(testkit.Ctx(t)); !errors.Is(err, engine.ErrWrongType) || errors.Is(err, engine.ErrUnavailable) || !testkit.HasText(err, s.Servers[1].Addr()) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -91,13 +91,13 @@ func TestQuorumHold_MajorityLost_EndsBeforeOthersGetOne(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		opts []engine.Option
-		end  func(t *testing.T, v kit.Voters, h *engine.Hold)
+		end  func(t *testing.T, v testkit.Voters, h *engine.Hold)
 	}{
-		"Unlock":      {nil, func(t *testing.T, _ kit.Voters, h *engine.Hold) { _ = h.Unlock(kit.Ctx(t)) }},
-		"UnlockAsync": {nil, func(t *testing.T, _ kit.Voters, h *engine.Hold) { h.UnlockAsync() }},
-		"MaxHold":     {[]engine.Option{engine.MaxHold(1500 * time.Millisecond)}, func(*testing.T, kit.Voters, *engine.Hold) {}},
-		"Lease":       {[]engine.Option{engine.Lease(1500 * time.Millisecond)}, func(*testing.T, kit.Voters, *engine.Hold) {}},
-		"Close": {nil, func(t *testing.T, v kit.Voters, _ *engine.Hold) {
+		"Unlock":      {nil, func(t *testing.T, _ testkit.Voters, h *engine.Hold) { _ = h.Unlock(testkit.Ctx(t)) }},
+		"UnlockAsync": {nil, func(t *testing.T, _ testkit.Voters, h *engine.Hold) { h.UnlockAsync() }},
+		"MaxHold":     {[]engine.Option{engine.MaxHold(1500 * time.Millisecond)}, func(*testing.T, testkit.Voters, *engine.Hold) {}},
+		"Lease":       {[]engine.Option{engine.Lease(1500 * time.Millisecond)}, func(*testing.T, testkit.Voters, *engine.Hold) {}},
+		"Close": {nil, func(t *testing.T, v testkit.Voters, _ *engine.Hold) {
 			for _, e := range v {
 				_ = e.Close()
 			}
@@ -106,16 +106,16 @@ func TestQuorumHold_MajorityLost_EndsBeforeOthersGetOne(t *testing.T) {
 		for _, contexts := range []int{3, 500} {
 			t.Run(fmt.Sprint(name, ", ", contexts, " contexts"), func(t *testing.T) {
 				t.Parallel()
-				s := kit.Independent(t, 3)
+				s := testkit.Independent(t, 3)
 				a, b := s.Open(func(c *engine.Config) { c.Margin = time.Second }), s.Open()
-				h := kit.MustRedLock(t, a.Lock("x"), c.opts...)
+				h := testkit.MustRedLock(t, a.Lock("x"), c.opts...)
 				ctxs := make([]context.Context, contexts)
 				for i := range ctxs {
 					ctxs[i] = h.Context(context.Background())
 				}
-				next := b.Lock("x").LockAsync(kit.Ctx(t))
+				next := b.Lock("x").LockAsync(testkit.Ctx(t))
 				c.end(t, a, h)
-				got, err := next.Await(kit.Ctx(t))
+				got, err := next.Await(testkit.Ctx(t))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -132,8 +132,8 @@ func TestQuorumHold_MajorityLost_EndsBeforeOthersGetOne(t *testing.T) {
 				if h.Err() == nil || h.ValidUntil().After(time.Now()) {
 					t.Errorf("%v, valid until %v", h.Err(), h.ValidUntil())
 				}
-				kit.MustUnlock(t, got)
-				_ = h.Unlock(kit.Ctx(t))
+				testkit.MustUnlock(t, got)
+				_ = h.Unlock(testkit.Ctx(t))
 			})
 		}
 	}
@@ -142,10 +142,10 @@ func TestQuorumHold_MajorityLost_EndsBeforeOthersGetOne(t *testing.T) {
 // With three of five hanging nobody knows whether the lock is free: Unlock says so, and goes on.
 func TestRedLock_UnlockWithoutAMajority_SaysSo(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 5)
+	s := testkit.Independent(t, 5)
 	v := s.Open()
-	h := kit.MustRedLock(t, v.Lock("x"))
-	kit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
+	h := testkit.MustRedLock(t, v.Lock("x"))
+	testkit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
 	for _, one := range s.Servers[:3] {
 		one.Stop()
 		defer func() { _ = one.Process.Cont() }()
@@ -153,14 +153,14 @@ func TestRedLock_UnlockWithoutAMajority_SaysSo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	err := h.Unlock(ctx)
-	if !errors.Is(err, engine.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) || !kit.HasText(err, s.Servers[1].Addr()) || kit.HasText(err, s.Servers[4].Addr()) {
+	if !errors.Is(err, engine.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) || !testkit.HasText(err, s.Servers[1].Addr()) || testkit.HasText(err, s.Servers[4].Addr()) {
 		t.Errorf("Unlock: %v", err)
 	}
 	second := h.UnlockAsync()
 	for _, one := range s.Servers[:3] {
 		one.Cont()
 	}
-	if _, err := second.Await(kit.Ctx(t)); err != nil && !errors.Is(err, engine.ErrNotHeld) {
+	if _, err := second.Await(testkit.Ctx(t)); err != nil && !errors.Is(err, engine.ErrNotHeld) {
 		t.Errorf("the second Unlock: %v", err)
 	}
 	s.Clean(v)
@@ -169,24 +169,24 @@ func TestRedLock_UnlockWithoutAMajority_SaysSo(t *testing.T) {
 // A hold that was dropped is counted once, though it has five locks.
 func TestQuorumHold_Dropped_IsReportedOnce(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
-	v := s.Open(kit.LeaseOf(3 * time.Second))
-	func() { _ = kit.MustRedLock(t, v.Lock("x")) }()
+	s := testkit.Independent(t, 3)
+	v := s.Open(testkit.LeaseOf(3 * time.Second))
+	func() { _ = testkit.MustRedLock(t, v.Lock("x")) }()
 	leaked := func() (n uint64) {
 		for _, e := range v {
 			n += e.Stats().Leaked
 		}
 		return n
 	}
-	kit.Eventually(t, "it is noticed", func() bool { runtime.GC(); return leaked() == 1 })
-	kit.Eventually(t, "it is renewed still", func() bool { runtime.GC(); return v[0].Stats().Renewed > 3 })
+	testkit.Eventually(t, "it is noticed", func() bool { runtime.GC(); return leaked() == 1 })
+	testkit.Eventually(t, "it is renewed still", func() bool { runtime.GC(); return v[0].Stats().Renewed > 3 })
 	if leaked() != 1 {
 		t.Errorf("counted %d times", leaked())
 	}
-	h := kit.MustRedLock(t, v.Lock("y"))
+	h := testkit.MustRedLock(t, v.Lock("y"))
 	ctx := h.Context(context.Background())
 	h = nil
-	kit.Eventually(t, "a while", func() bool { runtime.GC(); return v[0].Stats().Renewed > 9 })
+	testkit.Eventually(t, "a while", func() bool { runtime.GC(); return v[0].Stats().Renewed > 9 })
 	if leaked() != 1 || ctx.Err() != nil {
 		t.Errorf("counted %d times", leaked())
 	}
@@ -199,11 +199,11 @@ func TestRedLock_EverythingAtOnce_ExcludesAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	const names, processes, workers, rounds = 3, 3, 4, 25
 	seed := rand.Uint64()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	var inside [names]atomic.Pointer[context.Context]
 	var force atomic.Bool
 	var wg sync.WaitGroup
-	var all []kit.Voters
+	var all []testkit.Voters
 	var cuts []*faultproxy.Proxy
 	for process := range processes {
 		short := func(c *engine.Config) { c.CommandTimeout = 200 * time.Millisecond }
@@ -215,10 +215,10 @@ func TestRedLock_EverythingAtOnce_ExcludesAndLeavesNothing(t *testing.T) {
 			wg.Go(func() {
 				for range rounds {
 					k := rng.IntN(names)
-					ctx, cancel := context.WithTimeout(kit.Ctx(t), kit.Limit)
+					ctx, cancel := context.WithTimeout(testkit.Ctx(t), testkit.Limit)
 					if rng.IntN(3) == 0 {
 						cancel()
-						ctx, cancel = context.WithTimeout(kit.Ctx(t), time.Duration(rng.IntN(5000))*time.Microsecond)
+						ctx, cancel = context.WithTimeout(testkit.Ctx(t), time.Duration(rng.IntN(5000))*time.Microsecond)
 					}
 					var opts []engine.Option
 					if rng.IntN(3) == 0 {
@@ -235,7 +235,7 @@ func TestRedLock_EverythingAtOnce_ExcludesAndLeavesNothing(t *testing.T) {
 						cancel()
 						continue
 					}
-					h, err := f.Await(kit.Ctx(t))
+					h, err := f.Await(testkit.Ctx(t))
 					cancel()
 					if err != nil {
 						if !errors.Is(err, engine.ErrNotAcquired) || errors.Is(err, engine.ErrHeld) && errors.Is(err, engine.ErrUnavailable) {
@@ -251,7 +251,7 @@ func TestRedLock_EverythingAtOnce_ExcludesAndLeavesNothing(t *testing.T) {
 						t.Errorf("seed %d: two are inside %d", seed, k)
 					}
 					if rng.IntN(6) == 0 {
-						if inner, err := l.LockAsync(c).Await(kit.Ctx(t)); err == nil {
+						if inner, err := l.LockAsync(c).Await(testkit.Ctx(t)); err == nil {
 							_ = inner.Context(c)
 							inner.UnlockAsync()
 						}
@@ -259,11 +259,11 @@ func TestRedLock_EverythingAtOnce_ExcludesAndLeavesNothing(t *testing.T) {
 					if rng.IntN(2) == 0 {
 						h.UnlockAsync()
 					}
-					_ = h.Unlock(kit.Ctx(t))
+					_ = h.Unlock(testkit.Ctx(t))
 					if c.Err() == nil || h.Err() == nil {
 						t.Errorf("seed %d: alive after Unlock", seed)
 					}
-					kit.Receive(t, h.Done())
+					testkit.Receive(t, h.Done())
 				}
 			})
 		}
@@ -285,7 +285,7 @@ func TestRedLock_EverythingAtOnce_ExcludesAndLeavesNothing(t *testing.T) {
 				cuts[rng.IntN(len(cuts))].Cut(faultproxy.All)
 			default:
 				force.Store(true)
-				_, _ = all[1][rng.IntN(3)].Mutex(fmt.Sprint("n", rng.IntN(names))).ForceUnlock(kit.Ctx(t))
+				_, _ = all[1][rng.IntN(3)].Mutex(fmt.Sprint("n", rng.IntN(names))).ForceUnlock(testkit.Ctx(t))
 			}
 		}
 	}()
@@ -294,8 +294,8 @@ func TestRedLock_EverythingAtOnce_ExcludesAndLeavesNothing(t *testing.T) {
 	<-troubled
 	for _, v := range all {
 		for i, e := range v {
-			kit.Eventually(t, fmt.Sprintf("seed %d: engine %d has nothing left", seed, i), func() bool {
-				st, in := e.Stats(), kit.Inside(e)
+			testkit.Eventually(t, fmt.Sprintf("seed %d: engine %d has nothing left", seed, i), func() bool {
+				st, in := e.Stats(), testkit.Inside(e)
 				return st.Held == 0 && st.Waiting == 0 && in.Many+in.Watched == 0
 			})
 		}
@@ -307,23 +307,23 @@ func TestRedLock_EverythingAtOnce_ExcludesAndLeavesNothing(t *testing.T) {
 // lost it, too. Perhaps it did so first, and then only one of three had it for a time.
 func TestRedLock_VoteThatJoined_DoesNotReplaceOneMissingBefore(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	v := s.Open()
-	h := kit.MustRedLock(t, v.Lock("x"))
-	kit.Eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
+	h := testkit.MustRedLock(t, v.Lock("x"))
+	testkit.Eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
 	s.Servers[1].Stop()
 	s.Servers[0].Do("DEL", "x")
-	kit.RenewAll(v[0])
-	kit.Eventually(t, "it is granted there again", func() bool { return len(kit.Fields(t, s.Servers[0], "x")) == 1 && len(h.Servers()) == 3 })
+	testkit.RenewAll(v[0])
+	testkit.Eventually(t, "it is granted there again", func() bool { return len(testkit.Fields(t, s.Servers[0], "x")) == 1 && len(h.Servers()) == 3 })
 	if err := h.Err(); err != nil {
 		t.Fatal(err)
 	}
 	s.Servers[1].Kill()
 	s.Servers[1].Restart()
-	kit.Receive(t, h.Done())
+	testkit.Receive(t, h.Done())
 	var lost *engine.LostError
 	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer ||
-		!kit.HasText(err, "1 of 3") || !kit.HasText(err, s.Servers[0].Addr()+": it was granted there again") || !kit.HasText(err, s.Servers[1].Addr()+": the server does not have it") {
+		!testkit.HasText(err, "1 of 3") || !testkit.HasText(err, s.Servers[0].Addr()+": it was granted there again") || !testkit.HasText(err, s.Servers[1].Addr()+": the server does not have it") {
 		t.Errorf("Err: %v", err)
 	}
 	s.Clean(v)

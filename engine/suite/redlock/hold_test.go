@@ -9,35 +9,35 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // The parts of a RedLock are those that its servers have.
 func TestHold_PartsOfARedLock_AreItsServers(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	v := s.Open()
-	h := kit.MustRedLock(t, v.Lock("x"))
-	kit.Eventually(t, "all three join", func() bool { return len(h.Parts()) == 3 })
+	h := testkit.MustRedLock(t, v.Lock("x"))
+	testkit.Eventually(t, "all three join", func() bool { return len(h.Parts()) == 3 })
 	for i, p := range h.Parts() {
 		if !slices.Equal(p.Servers(), []string{s.Servers[i].Addr()}) || p.Owner() == "" {
 			t.Errorf("%v: servers %v, owner %q", p, p.Servers(), p.Owner())
 		}
-		if err := p.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrInvalid) {
+		if err := p.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("Unlock of a part: %v", err)
 		}
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	s.Clean(v)
 }
 
 func TestRedLock_Do_RunsUnderTheLock(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	v := s.Open()
-	err := v.Lock("x").Do(kit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
+	err := v.Lock("x").Do(testkit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
 		if ran, err := v.Lock("x").TryDo(engine.Detach(ctx), nil); ran || err != nil {
 			t.Errorf("TryDo inside: %v, %v", ran, err)
 		}
@@ -46,7 +46,7 @@ func TestRedLock_Do_RunsUnderTheLock(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	err = v.Lock("x").Do(kit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
+	err = v.Lock("x").Do(testkit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
 		for _, one := range s.Servers {
 			one.Do("FLUSHALL")
 		}
@@ -62,19 +62,19 @@ func TestRedLock_Do_RunsUnderTheLock(t *testing.T) {
 // A fixed lease is not renewed, so no server is asked again. Extend needs a majority only.
 func TestRedLock_FixedLease_Ends(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 5)
+	s := testkit.Independent(t, 5)
 	v := s.Open()
 	s.Servers[4].Kill()
-	h := kit.MustRedLock(t, v.Lock("x"), engine.Lease(20*time.Second))
+	h := testkit.MustRedLock(t, v.Lock("x"), engine.Lease(20*time.Second))
 	until := h.ValidUntil()
 	if left := time.Until(until); left < 15*time.Second || left > 18*time.Second {
 		t.Errorf("valid for %v", left)
 	}
-	kit.Eventually(t, "four have it", func() bool { return len(h.Servers()) == 4 })
+	testkit.Eventually(t, "four have it", func() bool { return len(h.Servers()) == 4 })
 	s.Servers[0].Stop()
 	defer func() { _ = s.Servers[0].Process.Cont() }()
 	start := cputime.Now()
-	if err := h.Extend(kit.Ctx(t), time.Minute); err != nil || start.Elapsed() > 2*time.Second {
+	if err := h.Extend(testkit.Ctx(t), time.Minute); err != nil || start.Elapsed() > 2*time.Second {
 		t.Errorf("Extend: %v, after %v", err, start.Elapsed())
 	}
 	if left := time.Until(h.ValidUntil()); left < 50*time.Second {
@@ -83,33 +83,33 @@ func TestRedLock_FixedLease_Ends(t *testing.T) {
 	for _, one := range s.Servers[1:3] {
 		one.Do("DEL", "x")
 	}
-	if err := h.Extend(kit.Ctx(t), 2*time.Minute); !errors.Is(err, engine.ErrLost) {
+	if err := h.Extend(testkit.Ctx(t), 2*time.Minute); !errors.Is(err, engine.ErrLost) {
 		t.Errorf("Extend: %v", err)
 	}
 	s.Servers[0].Cont()
-	_ = h.Unlock(kit.Ctx(t))
-	if err := h.Extend(kit.Ctx(t), time.Minute); !errors.Is(err, engine.ErrLost) {
+	_ = h.Unlock(testkit.Ctx(t))
+	if err := h.Extend(testkit.Ctx(t), time.Minute); !errors.Is(err, engine.ErrLost) {
 		t.Errorf("Extend after the end: %v", err)
 	}
-	watched := kit.MustRedLock(t, v.Lock("y"))
-	if err := watched.Extend(kit.Ctx(t), time.Minute); !errors.Is(err, engine.ErrInvalid) {
+	watched := testkit.MustRedLock(t, v.Lock("y"))
+	if err := watched.Extend(testkit.Ctx(t), time.Minute); !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("Extend under the watchdog: %v", err)
 	}
-	kit.MustUnlock(t, watched)
+	testkit.MustUnlock(t, watched)
 	s.Clean(v)
 }
 
 // MaxHold counts for the whole, also for servers that join later.
 func TestRedLock_MaxHold_EndsIt(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
-	v := s.Open(kit.LeaseOf(2*time.Second), func(c *engine.Config) { c.Margin = 100 * time.Millisecond })
+	s := testkit.Independent(t, 3)
+	v := s.Open(testkit.LeaseOf(2*time.Second), func(c *engine.Config) { c.Margin = 100 * time.Millisecond })
 	s.Servers[2].Kill()
 	start, used := time.Now(), cputime.Now()
-	h := kit.MustRedLock(t, v.Lock("x"), engine.MaxHold(3*time.Second))
+	h := testkit.MustRedLock(t, v.Lock("x"), engine.MaxHold(3*time.Second))
 	s.Servers[2].Restart()
-	kit.Eventually(t, "the third joins", func() bool { return len(h.Servers()) == 3 })
-	kit.Receive(t, h.Done())
+	testkit.Eventually(t, "the third joins", func() bool { return len(h.Servers()) == 3 })
+	testkit.Receive(t, h.Done())
 	var lost *engine.LostError
 	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.MaxHoldReached {
 		t.Errorf("%v", err)
@@ -117,29 +117,29 @@ func TestRedLock_MaxHold_EndsIt(t *testing.T) {
 	if d := time.Since(start); d < 2900*time.Millisecond || used.Elapsed() > 3500*time.Millisecond {
 		t.Errorf("ended after %v", d)
 	}
-	_ = h.Unlock(kit.Ctx(t))
+	_ = h.Unlock(testkit.Ctx(t))
 	s.Clean(v)
 }
 
 // One of its engines is closed: it cannot be taken any more, but a majority stands.
 func TestRedLock_OneEngineClosed_MajorityStands(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	v, other := s.Open(), s.Open()
-	h := kit.MustRedLock(t, v.Lock("x"))
-	kit.Eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
-	held := kit.MustRedLock(t, other.Lock("y"))
+	h := testkit.MustRedLock(t, v.Lock("x"))
+	testkit.Eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
+	held := testkit.MustRedLock(t, other.Lock("y"))
 	waiting := v.Lock("y").LockAsync(context.Background())
 	limited := v.Lock("y").LockAsync(context.Background(), engine.Wait(time.Hour))
 	if err := v[0].Close(); err != nil {
 		t.Error(err)
 	}
 	for _, f := range []*engine.Future[*engine.Hold]{waiting, limited} {
-		if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
+		if _, err := f.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
 			t.Errorf("one that waits: %v", err)
 		}
 	}
-	if _, err := v.Lock("z").Lock(kit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
+	if _, err := v.Lock("z").Lock(testkit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
 		t.Errorf("Lock: %v", err)
 	}
 	if err := h.Err(); err != nil || len(h.Servers()) != 2 {
@@ -148,35 +148,35 @@ func TestRedLock_OneEngineClosed_MajorityStands(t *testing.T) {
 	if err := v[1].Close(); err != nil {
 		t.Error(err)
 	}
-	kit.Receive(t, h.Done())
+	testkit.Receive(t, h.Done())
 	var lost *engine.LostError
 	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.EngineClosed {
 		t.Errorf("%v", err)
 	}
-	kit.MustUnlock(t, held)
+	testkit.MustUnlock(t, held)
 	s.Clean(v, other)
 }
 
 // Abandoned or cancelled at any time, nothing stays.
 func TestRedLock_Abandoned_LeavesNothing(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 5)
+	s := testkit.Independent(t, 5)
 	v := s.Open()
 	for i := range 200 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*5*time.Microsecond)
 		f := v.Lock("x").LockAsync(ctx)
 		if i%3 == 0 {
 			f.Abandon()
-		} else if h, err := f.Await(kit.Ctx(t)); err == nil {
+		} else if h, err := f.Await(testkit.Ctx(t)); err == nil {
 			h.UnlockAsync()
 		} else if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, engine.ErrNotAcquired) || errors.Is(err, engine.ErrHeld) && errors.Is(err, engine.ErrUnavailable) {
 			t.Error(err)
 		}
 		cancel()
 	}
-	kit.Eventually(t, "nothing is listed or watched", func() bool {
+	testkit.Eventually(t, "nothing is listed or watched", func() bool {
 		for _, e := range v {
-			in := kit.Inside(e)
+			in := testkit.Inside(e)
 			if st := e.Stats(); in.Many+in.Watched != 0 || st.Held != 0 || st.Waiting != 0 {
 				return false
 			}
@@ -189,7 +189,7 @@ func TestRedLock_Abandoned_LeavesNothing(t *testing.T) {
 // One command to take it at each server, and one to release it there.
 func TestRedLock_Uncontended_CostsTwoCommandsAtEachServer(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 5)
+	s := testkit.Independent(t, 5)
 	v := s.Open()
 	count := func() (all []int64) {
 		for _, one := range s.Servers {
@@ -197,14 +197,14 @@ func TestRedLock_Uncontended_CostsTwoCommandsAtEachServer(t *testing.T) {
 		}
 		return all
 	}
-	h := kit.MustRedLock(t, v.Lock("warm"))
-	kit.MustUnlock(t, h)
+	h := testkit.MustRedLock(t, v.Lock("warm"))
+	testkit.MustUnlock(t, h)
 	s.Clean(v)
 	before := count()
 	for i := range 10 {
-		h := kit.MustRedLock(t, v.Lock(fmt.Sprint("x", i)))
-		kit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
-		kit.MustUnlock(t, h)
+		h := testkit.MustRedLock(t, v.Lock(fmt.Sprint("x", i)))
+		testkit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
+		testkit.MustUnlock(t, h)
 	}
 	s.Clean(v)
 	for i, n := range count() {

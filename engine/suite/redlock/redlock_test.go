@@ -10,67 +10,67 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 func TestRedLock_Majority_Holds(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 5)
+	s := testkit.Independent(t, 5)
 	a, b := s.Open(), s.Open()
-	h := kit.MustRedLock(t, a.Lock("x"))
-	kit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
+	h := testkit.MustRedLock(t, a.Lock("x"))
+	testkit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
 	if left := time.Until(h.ValidUntil()); h.Err() != nil || left < 20*time.Second || left > 27*time.Second {
 		t.Errorf("%v, valid for %v", h.Err(), left)
 	}
-	_, err := b.Lock("x").TryLock(kit.Ctx(t))
+	_, err := b.Lock("x").TryLock(testkit.Ctx(t))
 	var refused *engine.NotAcquiredError
 	if !errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) || !errors.As(err, &refused) || refused.TTL < 20*time.Second {
 		t.Errorf("TryLock: %v", err)
 	}
 	// It does not wait for the others when three have refused.
-	if !kit.HasText(err, "granted by 0 of 5 servers, 3 are needed: 127.0.0.1:") || strings.Count(err.Error(), ": held by another") < 3 {
+	if !testkit.HasText(err, "granted by 0 of 5 servers, 3 are needed: 127.0.0.1:") || strings.Count(err.Error(), ": held by another") < 3 {
 		t.Errorf("the text: %v", err)
 	}
-	if ran, err := b.Lock("x").TryDo(kit.Ctx(t), nil); ran || err != nil {
+	if ran, err := b.Lock("x").TryDo(testkit.Ctx(t), nil); ran || err != nil {
 		t.Errorf("TryDo: %v, %v", ran, err)
 	}
-	if _, err := b.Lock("x").Lock(kit.Ctx(t), engine.Wait(2*time.Second)); !errors.Is(err, engine.ErrHeld) || !kit.HasText(err, "Wait is over") {
+	if _, err := b.Lock("x").Lock(testkit.Ctx(t), engine.Wait(2*time.Second)); !errors.Is(err, engine.ErrHeld) || !testkit.HasText(err, "Wait is over") {
 		t.Errorf("Wait: %v", err)
 	}
-	next := b.Lock("x").LockAsync(kit.Ctx(t))
-	kit.MustUnlock(t, h)
-	kit.Receive(t, h.Done())
+	next := b.Lock("x").LockAsync(testkit.Ctx(t))
+	testkit.MustUnlock(t, h)
+	testkit.Receive(t, h.Done())
 	if err := h.Err(); err != engine.ErrReleased || h.ValidUntil().After(time.Now()) || len(h.Servers()) != 0 {
 		t.Errorf("after Unlock: %v, valid until %v, at %v", err, h.ValidUntil(), h.Servers())
 	}
-	if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
+	if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
 		t.Errorf("Unlock again: %v", err)
 	}
-	h2, err := next.Await(kit.Ctx(t))
+	h2, err := next.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, h2)
+	testkit.MustUnlock(t, h2)
 	s.Clean(a, b)
 }
 
 // A minority that is down delays neither the grant nor the release.
 func TestRedLock_TwoOfFiveDown_IsGranted(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 5)
+	s := testkit.Independent(t, 5)
 	v := s.Open()
 	s.Servers[0].Kill()
 	s.Servers[3].Kill()
 	for range 20 {
 		start := cputime.Now()
-		h := kit.MustRedLock(t, v.Lock("x"))
-		kit.MustUnlock(t, h)
+		h := testkit.MustRedLock(t, v.Lock("x"))
+		testkit.MustUnlock(t, h)
 		if d := start.Elapsed(); d > 2*time.Second {
 			t.Errorf("took %v", d)
 		}
 	}
-	h, err := v.Lock("x").TryLock(kit.Ctx(t))
+	h, err := v.Lock("x").TryLock(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,30 +80,30 @@ func TestRedLock_TwoOfFiveDown_IsGranted(t *testing.T) {
 	// Those that come back join.
 	s.Servers[0].Restart()
 	s.Servers[3].Restart()
-	kit.Eventually(t, "all five have it", func() bool { return len(h.Servers()) == 5 })
-	kit.MustUnlock(t, h)
+	testkit.Eventually(t, "all five have it", func() bool { return len(h.Servers()) == 5 })
+	testkit.MustUnlock(t, h)
 	s.Clean(v)
 }
 
 // Two hang: their sockets take what is sent, and nothing comes back.
 func TestRedLock_TwoOfFiveHang_IsGranted(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 5)
+	s := testkit.Independent(t, 5)
 	v := s.Open()
-	h := kit.MustRedLock(t, v.Lock("x"))
-	kit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
+	h := testkit.MustRedLock(t, v.Lock("x"))
+	testkit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
 	for _, one := range s.Servers[:2] {
 		one.Stop()
 		defer func() { _ = one.Process.Cont() }()
 	}
 	start := cputime.Now()
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	if d := start.Elapsed(); d > 2*time.Second {
 		t.Errorf("the release took %v", d)
 	}
 	for _, lock := range []func() (*engine.Hold, error){
-		func() (*engine.Hold, error) { return v.Lock("y").Lock(kit.Ctx(t)) },
-		func() (*engine.Hold, error) { return v.Lock("z").TryLock(kit.Ctx(t)) },
+		func() (*engine.Hold, error) { return v.Lock("y").Lock(testkit.Ctx(t)) },
+		func() (*engine.Hold, error) { return v.Lock("z").TryLock(testkit.Ctx(t)) },
 	} {
 		start := cputime.Now()
 		h, err := lock()
@@ -116,7 +116,7 @@ func TestRedLock_TwoOfFiveHang_IsGranted(t *testing.T) {
 		if n := len(h.Servers()); n != 3 {
 			t.Errorf("held at %d servers", n)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
 	for _, one := range s.Servers[:2] {
 		one.Cont()
@@ -127,24 +127,24 @@ func TestRedLock_TwoOfFiveHang_IsGranted(t *testing.T) {
 // One server loses its data while the lock is held: it is asked again, and nobody else gets in.
 func TestRedLock_ServerRestartsEmpty_IsAskedAgain(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 5)
-	a, b := s.Open(kit.LeaseOf(3*time.Second)), s.Open()
-	h := kit.MustRedLock(t, a.Lock("x"))
-	kit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
+	s := testkit.Independent(t, 5)
+	a, b := s.Open(testkit.LeaseOf(3*time.Second)), s.Open()
+	h := testkit.MustRedLock(t, a.Lock("x"))
+	testkit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
 	for _, one := range s.Servers[:3] {
 		one.Kill()
 		one.Restart()
-		kit.Eventually(t, "the server has it again", func() bool { return len(kit.Fields(t, one, "x")) == 1 && len(h.Servers()) == 5 })
-		if _, err := b.Lock("x").TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+		testkit.Eventually(t, "the server has it again", func() bool { return len(testkit.Fields(t, one, "x")) == 1 && len(h.Servers()) == 5 })
+		if _, err := b.Lock("x").TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("TryLock of another: %v", err)
 		}
 		before := h.ValidUntil()
-		kit.Eventually(t, "the others are renewed", func() bool { return h.ValidUntil().After(before.Add(time.Second)) })
+		testkit.Eventually(t, "the others are renewed", func() bool { return h.ValidUntil().After(before.Add(time.Second)) })
 	}
 	if err := h.Err(); err != nil {
 		t.Error(err)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	s.Clean(a, b)
 }
 
@@ -152,21 +152,21 @@ func TestRedLock_ServerRestartsEmpty_IsAskedAgain(t *testing.T) {
 // others may have had it meanwhile.
 func TestRedLock_RemovedEverywhere_IsLost(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 5)
-	v := s.Open(kit.LeaseOf(3 * time.Second))
-	h := kit.MustRedLock(t, v.Lock("x"))
-	kit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
+	s := testkit.Independent(t, 5)
+	v := s.Open(testkit.LeaseOf(3 * time.Second))
+	h := testkit.MustRedLock(t, v.Lock("x"))
+	testkit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
 	ctx := h.Context(context.Background())
 	for _, one := range s.Servers {
 		one.Do("FLUSHALL")
 	}
-	kit.Receive(t, h.Done())
+	testkit.Receive(t, h.Done())
 	var lost *engine.LostError
-	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer || !kit.HasText(err, "3 are needed") || !errors.Is(context.Cause(ctx), engine.ErrLost) {
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer || !testkit.HasText(err, "3 are needed") || !errors.Is(context.Cause(ctx), engine.ErrLost) {
 		t.Errorf("%v; context: %v", err, context.Cause(ctx))
 	}
 	t.Log(h.Err())
-	if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+	if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 		t.Errorf("Unlock: %v", err)
 	}
 	s.Clean(v) // what was granted again is given back
@@ -175,11 +175,11 @@ func TestRedLock_RemovedEverywhere_IsLost(t *testing.T) {
 // Three of five are gone: the hold ends before their leases do, and says which.
 func TestRedLock_ThreeOfFiveLost_IsLostInTime(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Independent(t, 5)
-		v := s.Open(kit.LeaseOf(2 * time.Second))
-		h := kit.MustRedLock(t, v.Lock("x"))
-		kit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Independent(t, 5)
+		v := s.Open(testkit.LeaseOf(2 * time.Second))
+		h := testkit.MustRedLock(t, v.Lock("x"))
+		testkit.Eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
 		ctx := h.Context(context.Background())
 		killed := time.Now()
 		for _, one := range s.Servers[1:4] {
@@ -187,20 +187,20 @@ func TestRedLock_ThreeOfFiveLost_IsLostInTime(t *testing.T) {
 			defer func() { _ = one.Process.Cont() }()
 		}
 		until := h.ValidUntil()
-		kit.Receive(t, ctx.Done())
-		kit.Receive(t, h.Done())
+		testkit.Receive(t, ctx.Done())
+		testkit.Receive(t, h.Done())
 		if d := time.Since(killed); d > 2*time.Second || time.Until(until) > 0 && time.Until(until) > 100*time.Millisecond {
 			t.Errorf("told after %v, %v before ValidUntil", d, time.Until(until))
 		}
 		var lost *engine.LostError
 		err := h.Err()
-		if !errors.As(err, &lost) || lost.Reason != engine.NotRenewed || lost.Name != "x" || !kit.HasText(err, s.Servers[1].Addr()+": no renewal") || strings.Contains(err.Error(), s.Servers[0].Addr()) {
+		if !errors.As(err, &lost) || lost.Reason != engine.NotRenewed || lost.Name != "x" || !testkit.HasText(err, s.Servers[1].Addr()+": no renewal") || strings.Contains(err.Error(), s.Servers[0].Addr()) {
 			t.Errorf("Err: %v", err)
 		}
 		for _, one := range []int{0, 4} {
-			kit.Eventually(t, "what is left is given back", func() bool { return s.Servers[one].Do("EXISTS", "x") == int64(0) })
+			testkit.Eventually(t, "what is left is given back", func() bool { return s.Servers[one].Do("EXISTS", "x") == int64(0) })
 		}
-		if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+		if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("Unlock: %v", err)
 		}
 		for _, one := range s.Servers[1:4] {
@@ -213,20 +213,20 @@ func TestRedLock_ThreeOfFiveLost_IsLostInTime(t *testing.T) {
 // One, and two, are possible; none of them may be missing.
 func TestRedLock_OneOrTwoServers_NeedsAll(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 2)
+	s := testkit.Independent(t, 2)
 	v := s.Open()
 	for n := 1; n <= 2; n++ {
-		h := kit.MustRedLock(t, v[:n].Lock("x"))
+		h := testkit.MustRedLock(t, v[:n].Lock("x"))
 		if got := len(h.Servers()); got != n {
 			t.Errorf("held at %d of %d", got, n)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
-	held := kit.MustLock(t, s.Open()[1].Mutex("x"))
-	if _, err := v.Lock("x").TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) || errors.Is(err, context.DeadlineExceeded) {
+	held := testkit.MustLock(t, s.Open()[1].Mutex("x"))
+	if _, err := v.Lock("x").TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one of two is held: %v", err)
 	}
-	kit.MustUnlock(t, held)
+	testkit.MustUnlock(t, held)
 	s.Clean(v)
 }
 
@@ -243,11 +243,11 @@ func TestRedLock_ContendersForABareMajority_MakeProgress(t *testing.T) {
 }
 
 func contend(t *testing.T, down, rounds int) {
-	s := kit.Independent(t, 5)
+	s := testkit.Independent(t, 5)
 	const processes, each = 4, 3
 	inside, sections := 0, 0
 	var wg sync.WaitGroup
-	var all []kit.Voters
+	var all []testkit.Voters
 	for range processes {
 		all = append(all, s.Open())
 	}
@@ -263,7 +263,7 @@ func contend(t *testing.T, down, rounds int) {
 		for range each {
 			wg.Go(func() {
 				for range rounds {
-					h, err := v.Lock("x").Lock(kit.Ctx(t))
+					h, err := v.Lock("x").Lock(testkit.Ctx(t))
 					if err != nil {
 						t.Error(err)
 						return
@@ -272,9 +272,9 @@ func contend(t *testing.T, down, rounds int) {
 						t.Error("two are inside")
 					}
 					sections++
-					kit.Stay(s.Servers[down])
+					testkit.Stay(s.Servers[down])
 					inside--
-					if err := h.Unlock(kit.Ctx(t)); err != nil {
+					if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Error(err)
 					}
 				}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 func errlessRedLock(t testing.TB, l engine.QuorumLock, ctx context.Context) *engine.Hold {
@@ -22,8 +22,8 @@ func errlessRedLock(t testing.TB, l engine.QuorumLock, ctx context.Context) *eng
 
 // inside is a RedLock of three servers, held at all of them, and what may be asked for inside it.
 type inside struct {
-	*kit.Independents
-	engines kit.Voters
+	*testkit.Independents
+	engines testkit.Voters
 	kind    func(*engine.Engine) engine.Mutex // of the outer hold
 	outer   *engine.Hold
 	lock    engine.QuorumLock
@@ -32,12 +32,12 @@ type inside struct {
 // granted waits for what was asked for, and gives all back.
 func (in *inside) granted(t *testing.T, f *engine.Future[*engine.Hold]) {
 	t.Helper()
-	h, err := f.Await(kit.Ctx(t))
+	h, err := f.Await(testkit.Ctx(t))
 	in.Servers[2].Cont()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(in.outer.Err(), h.Unlock(kit.Ctx(t)), in.outer.Unlock(kit.Ctx(t))); err != nil {
+	if err := errors.Join(in.outer.Err(), h.Unlock(testkit.Ctx(t)), in.outer.Unlock(testkit.Ctx(t))); err != nil {
 		t.Error(err)
 	}
 	in.Clean(in.engines)
@@ -50,14 +50,14 @@ func newInside(t *testing.T) *inside {
 }
 
 func insideOf(t *testing.T, outer, inner func(*engine.Engine) engine.Mutex) *inside {
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	in := &inside{Independents: s, engines: s.Open(), kind: outer}
 	var outside, inside []engine.Mutex
 	for _, e := range in.engines {
 		outside, inside = append(outside, outer(e)), append(inside, inner(e))
 	}
-	in.outer, in.lock = kit.MustRedLock(t, engine.RedLock(outside...)), engine.RedLock(inside...)
-	kit.Eventually(t, "all have granted it", func() bool { return len(in.outer.Servers()) == 3 })
+	in.outer, in.lock = testkit.MustRedLock(t, engine.RedLock(outside...)), engine.RedLock(inside...)
+	testkit.Eventually(t, "all have granted it", func() bool { return len(in.outer.Servers()) == 3 })
 	return in
 }
 
@@ -71,8 +71,8 @@ func TestRedLock_InnerLock_FollowsToAServerJoinedAgain(t *testing.T) {
 	first.Do("DEL", "x")
 	second.Do("CONFIG", "SET", "maxmemory", "1")
 	in.Servers[2].Stop()
-	f := in.lock.LockAsync(in.outer.Context(kit.Ctx(t)))
-	kit.Eventually(t, "the outer hold has joined the first again", func() bool { return len(in.outer.Servers()) == 3 && first.Do("EXISTS", "x") == int64(1) })
+	f := in.lock.LockAsync(in.outer.Context(testkit.Ctx(t)))
+	testkit.Eventually(t, "the outer hold has joined the first again", func() bool { return len(in.outer.Servers()) == 3 && first.Do("EXISTS", "x") == int64(1) })
 	second.Do("CONFIG", "SET", "maxmemory", "0")
 	in.granted(t, f)
 }
@@ -94,18 +94,18 @@ func TestRedLock_InnerLock_WaitsWhereTheOuterWasLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := insideOf(t, kinds.outer, kinds.inner)
-			ctx := in.outer.Context(kit.Ctx(t))
+			ctx := in.outer.Context(testkit.Ctx(t))
 			in.Servers[0].Do("DEL", "x")
-			other := kit.MustLock(t, in.kind(kit.Open(t, in.Servers[0].URL())))
+			other := testkit.MustLock(t, in.kind(testkit.Open(t, in.Servers[0].URL())))
 			noticed, err := in.lock.TryLock(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
-			kit.MustUnlock(t, noticed)
+			testkit.MustUnlock(t, noticed)
 			in.Servers[2].Stop()
 			f := in.lock.LockAsync(ctx)
-			kit.Eventually(t, "it waits there", func() bool { return in.engines[0].Stats().Waiting == 1 })
-			kit.MustUnlock(t, other)
+			testkit.Eventually(t, "it waits there", func() bool { return in.engines[0].Stats().Waiting == 1 })
+			testkit.MustUnlock(t, other)
 			in.granted(t, f)
 		})
 	}
@@ -132,10 +132,10 @@ func TestRedLock_AfterLockAsync_AsksItsContextForNoValue(t *testing.T) {
 	in.Servers[0].Do("DEL", "x")
 	in.Servers[1].Do("CONFIG", "SET", "maxmemory", "1")
 	in.Servers[2].Stop()
-	ctx := &watchedContext{Context: in.outer.Context(kit.Ctx(t))}
+	ctx := &watchedContext{Context: in.outer.Context(testkit.Ctx(t))}
 	f := in.lock.LockAsync(ctx)
 	ctx.handed.Store(true)
-	kit.Eventually(t, "the outer hold has joined the first again", func() bool {
+	testkit.Eventually(t, "the outer hold has joined the first again", func() bool {
 		return len(in.outer.Servers()) == 3 && in.Servers[0].Do("EXISTS", "x") == int64(1)
 	})
 	in.Servers[1].Do("CONFIG", "SET", "maxmemory", "0")
@@ -148,10 +148,10 @@ func TestRedLock_AfterLockAsync_AsksItsContextForNoValue(t *testing.T) {
 // The inner one finds the outer, and does not keep it alive. It ends with that, so it is not reported.
 func TestRedLock_DroppedWithARedLockInside_IsReportedOnce(t *testing.T) {
 	t.Parallel()
-	v := kit.Independent(t, 3).Open()
+	v := testkit.Independent(t, 3).Open()
 	ctx, cancel := context.WithCancel(context.Background())
 	func() {
-		outer := kit.MustRedLock(t, v.Lock("x"))
+		outer := testkit.MustRedLock(t, v.Lock("x"))
 		errlessRedLock(t, v.Lock("x"), outer.Context(ctx))
 	}()
 	cancel()
@@ -161,7 +161,7 @@ func TestRedLock_DroppedWithARedLockInside_IsReportedOnce(t *testing.T) {
 		}
 		return n
 	}
-	kit.Eventually(t, "the outer one is noticed", func() bool { runtime.GC(); return leaked() > 0 })
+	testkit.Eventually(t, "the outer one is noticed", func() bool { runtime.GC(); return leaked() > 0 })
 	for range 3 {
 		runtime.GC()
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -18,18 +18,18 @@ import (
 // lost: pawl exec would tell how a command ended that did not run.
 func TestRedLock_NotAcquired_IsNotLost(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 2)
+	s := testkit.Independent(t, 2)
 	margin := func(c *engine.Config) { c.Margin = 10 * time.Millisecond }
 	v := s.Open(margin)
 	p := s.Through(0, v, margin)
 	p.Pause(faultproxy.All)
 	notified := make(chan error, 1)
-	v.Lock("x").TryLockAsync(kit.Ctx(t), engine.MaxHold(time.Second)).OnComplete(func(_ *engine.Hold, err error) { notified <- err })
-	kit.Eventually(t, "the other has granted it", func() bool { return v[1].Stats().Acquired == 1 })
-	kit.Eventually(t, "that has ended", func() bool { return v[1].Stats().Held == 0 })
+	v.Lock("x").TryLockAsync(testkit.Ctx(t), engine.MaxHold(time.Second)).OnComplete(func(_ *engine.Hold, err error) { notified <- err })
+	testkit.Eventually(t, "the other has granted it", func() bool { return v[1].Stats().Acquired == 1 })
+	testkit.Eventually(t, "that has ended", func() bool { return v[1].Stats().Held == 0 })
 	p.Resume()
-	err := kit.Receive(t, notified)
-	if !errors.Is(err, engine.ErrLate) || errors.Is(err, engine.ErrLost) || !kit.HasText(err, engine.MaxHoldReached.String()) {
+	err := testkit.Receive(t, notified)
+	if !errors.Is(err, engine.ErrLate) || errors.Is(err, engine.ErrLost) || !testkit.HasText(err, engine.MaxHoldReached.String()) {
 		t.Errorf("%v", err)
 	}
 	s.Clean(v)
@@ -39,19 +39,19 @@ func TestRedLock_NotAcquired_IsNotLost(t *testing.T) {
 // back.
 func TestRedLock_VotesGivenBack_AreNotCalledGranted(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	slices.SortFunc(s.Servers, func(a, b *redistest.Server) int { return strings.Compare(a.Addr(), b.Addr()) })
 	other, v := s.Open(), s.Open()
-	held := kit.MustLock(t, other[0].Mutex("x"))
+	held := testkit.MustLock(t, other[0].Mutex("x"))
 	s.Servers[2].Do("SET", "x", "string")
-	kit.MustUnlock(t, kit.MustRedLock(t, v.Lock("warm"))) // connections and scripts
-	_, err := v.Lock("x").Lock(kit.Ctx(t), engine.Wait(quorum.LongestWait/2-50*time.Millisecond))
-	if !errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) || !kit.HasText(err, "granted by 0 of 3 servers") ||
-		!kit.HasText(err, s.Servers[0].Addr()+": held by another") || !kit.HasText(err, s.Servers[1].Addr()+": it was granted, and given back") {
+	testkit.MustUnlock(t, testkit.MustRedLock(t, v.Lock("warm"))) // connections and scripts
+	_, err := v.Lock("x").Lock(testkit.Ctx(t), engine.Wait(quorum.LongestWait/2-50*time.Millisecond))
+	if !errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) || !testkit.HasText(err, "granted by 0 of 3 servers") ||
+		!testkit.HasText(err, s.Servers[0].Addr()+": held by another") || !testkit.HasText(err, s.Servers[1].Addr()+": it was granted, and given back") {
 		t.Errorf("notified %v", err)
 	}
 	s.Servers[2].Do("DEL", "x")
-	kit.MustUnlock(t, held)
+	testkit.MustUnlock(t, held)
 	s.Clean(other, v)
 }
 
@@ -59,18 +59,18 @@ func TestRedLock_VotesGivenBack_AreNotCalledGranted(t *testing.T) {
 // was emptied, and gives it back.
 func TestRedLock_SlowVote_DoesNotReplaceOneMissingBefore(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	v := s.Open()
 	p := s.Through(2, v)
-	kit.MustUnlock(t, kit.MustRedLock(t, v.Lock("warm")))
+	testkit.MustUnlock(t, testkit.MustRedLock(t, v.Lock("warm")))
 	p.Delay(faultproxy.All, 500*time.Millisecond, 500*time.Millisecond)
-	h := kit.MustRedLock(t, v.Lock("x"))
+	h := testkit.MustRedLock(t, v.Lock("x"))
 	s.Servers[0].Do("FLUSHALL")
-	other := kit.Voters{kit.Open(t, s.Servers[0].URL()), kit.Open(t, s.Servers[2].URL())}
-	kit.MustUnlock(t, kit.MustRedLock(t, other.Lock("x")))
-	kit.Receive(t, h.Done())
+	other := testkit.Voters{testkit.Open(t, s.Servers[0].URL()), testkit.Open(t, s.Servers[2].URL())}
+	testkit.MustUnlock(t, testkit.MustRedLock(t, other.Lock("x")))
+	testkit.Receive(t, h.Done())
 	var lost *engine.LostError
-	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer || !kit.HasText(err, "1 of 3") {
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer || !testkit.HasText(err, "1 of 3") {
 		t.Errorf("Err: %v", err)
 	}
 	p.Delay(faultproxy.All, 0, 0)
@@ -88,17 +88,17 @@ func TestRedLock_TryLock_KeepsNothingThatCannotHelp(t *testing.T) {
 	} {
 		t.Run(want.Error(), func(t *testing.T) {
 			t.Parallel()
-			s := kit.Independent(t, 5)
+			s := testkit.Independent(t, 5)
 			other, v := s.Open(), s.Open()
-			v[2] = kit.Open(t, s.Servers[2].URL(), func(c *engine.Config) { c.CommandTimeout = 500 * time.Millisecond })
-			p := s.Through(4, v, kit.Patient)
-			kit.MustLock(t, other[0].Mutex("x"))
-			kit.MustLock(t, other[1].Mutex("x"))
+			v[2] = testkit.Open(t, s.Servers[2].URL(), func(c *engine.Config) { c.CommandTimeout = 500 * time.Millisecond })
+			p := s.Through(4, v, testkit.Patient)
+			testkit.MustLock(t, other[0].Mutex("x"))
+			testkit.MustLock(t, other[1].Mutex("x"))
 			s.Servers[2].Do(refuse...)
 			p.Pause(faultproxy.All)
-			try := v.Lock("x").TryLockAsync(kit.Ctx(t))
-			kit.Eventually(t, "the fourth has granted it", func() bool { return v[3].Stats().Acquired == 1 })
-			kit.Eventually(t, "it is given back", func() bool { return s.Servers[3].Do("EXISTS", "x") == int64(0) })
+			try := v.Lock("x").TryLockAsync(testkit.Ctx(t))
+			testkit.Eventually(t, "the fourth has granted it", func() bool { return v[3].Stats().Acquired == 1 })
+			testkit.Eventually(t, "it is given back", func() bool { return s.Servers[3].Do("EXISTS", "x") == int64(0) })
 			select {
 			case <-try.Done():
 				_, err := try.Result()
@@ -106,10 +106,10 @@ func TestRedLock_TryLock_KeepsNothingThatCannotHelp(t *testing.T) {
 			default:
 			}
 			p.Resume()
-			if _, err := try.Await(kit.Ctx(t)); !errors.Is(err, want) || errors.Is(err, engine.ErrHeld) {
+			if _, err := try.Await(testkit.Ctx(t)); !errors.Is(err, want) || errors.Is(err, engine.ErrHeld) {
 				t.Errorf("%v", err)
 			}
-			kit.Eventually(t, "nothing is left at the last", func() bool { return s.Servers[4].Do("EXISTS", "x") == int64(0) })
+			testkit.Eventually(t, "nothing is left at the last", func() bool { return s.Servers[4].Do("EXISTS", "x") == int64(0) })
 		})
 	}
 }

@@ -10,142 +10,142 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // A reader that waits for a writer of its own process is told that it may not listen, and the
 // server is not asked for the channel for ever.
 func TestRWMutex_ReaderBehindAWriterWithoutTheChannel_SaysSo(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	s.Do("ACL", "SETUSER", "joe", "on", ">secret", "~*", "+@all", "resetchannels", "&other:*")
-	e := kit.Open(t, "redis://joe:secret@"+s.Addr())
+	e := testkit.Open(t, "redis://joe:secret@"+s.Addr())
 	l := e.RWMutex("x")
-	w := kit.MustLock(t, l.Writer())
-	if _, err := l.Reader().Lock(kit.Ctx(t), engine.Wait(5*time.Second)); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "redisson_rwlock:{x}") {
+	w := testkit.MustLock(t, l.Writer())
+	if _, err := l.Reader().Lock(testkit.Ctx(t), engine.Wait(5*time.Second)); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "redisson_rwlock:{x}") {
 		t.Errorf("it is told: %v", err)
 	}
-	kit.MustUnlock(t, w)
-	kit.Clean(t, s, e)
+	testkit.MustUnlock(t, w)
+	testkit.Clean(t, s, e)
 }
 
 // What is left of a writer's MinHold keeps writers out while somebody reads beside it, and after
 // that, but no longer; readers come in.
 func TestRWMutex_MinHoldOfAWriterBesideAReader_KeepsWritersOut(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 	l, far := e.RWMutex("x"), other.RWMutex("x")
-	w := kit.MustLock(t, l.Writer(), engine.MinHold(time.Minute), engine.MaxHold(time.Hour))
-	r, err := l.Downgrade(kit.Ctx(t), w)
+	w := testkit.MustLock(t, l.Writer(), engine.MinHold(time.Minute), engine.MaxHold(time.Hour))
+	r, err := l.Downgrade(testkit.Ctx(t), w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, kit.MustLock(t, far.Reader(), engine.Wait(5*time.Second)))
-	kit.MustUnlock(t, r)
-	kit.MustUnlock(t, kit.MustLock(t, far.Reader(), engine.Wait(5*time.Second)))
-	if _, err := far.Writer().TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+	testkit.MustUnlock(t, testkit.MustLock(t, far.Reader(), engine.Wait(5*time.Second)))
+	testkit.MustUnlock(t, r)
+	testkit.MustUnlock(t, testkit.MustLock(t, far.Reader(), engine.Wait(5*time.Second)))
+	if _, err := far.Writer().TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("a writer before MinHold is over: %v", err)
 	}
-	if left := kit.PTTL(t, s, "x"); left < 50*time.Second || left > time.Minute {
+	if left := testkit.PTTL(t, s, "x"); left < 50*time.Second || left > time.Minute {
 		t.Errorf("the lock is kept for %v", left)
 	}
 	s.Do("FLUSHALL")
 
-	w = kit.MustLock(t, l.Writer(), engine.MinHold(100*time.Millisecond))
-	if r, err = l.Downgrade(kit.Ctx(t), w); err != nil {
+	w = testkit.MustLock(t, l.Writer(), engine.MinHold(100*time.Millisecond))
+	if r, err = l.Downgrade(testkit.Ctx(t), w); err != nil {
 		t.Fatal(err)
 	}
-	kit.Eventually(t, "MinHold is over", func() bool { return s.Do("DBSIZE").(int64) == 2 })
-	kit.MustUnlock(t, r)
-	kit.MustUnlock(t, kit.MustLock(t, far.Writer(), engine.Wait(5*time.Second)))
-	kit.Clean(t, s, e, other)
+	testkit.Eventually(t, "MinHold is over", func() bool { return s.Do("DBSIZE").(int64) == 2 })
+	testkit.MustUnlock(t, r)
+	testkit.MustUnlock(t, testkit.MustLock(t, far.Writer(), engine.Wait(5*time.Second)))
+	testkit.Clean(t, s, e, other)
 }
 
 // The writer was taken away by force, and another wrote, or still writes. It is told so, by Downgrade, too.
 func TestRWMutex_DowngradeOfALostWriter_SaysSo(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 	l, far := e.RWMutex("x"), other.RWMutex("x")
 	for _, writes := range []bool{false, true} {
-		w := kit.MustLock(t, l.Writer(), engine.Lease(time.Minute))
-		if done, err := far.Writer().ForceUnlock(kit.Ctx(t)); !done || err != nil {
+		w := testkit.MustLock(t, l.Writer(), engine.Lease(time.Minute))
+		if done, err := far.Writer().ForceUnlock(testkit.Ctx(t)); !done || err != nil {
 			t.Fatal(done, err)
 		}
-		h := kit.MustLock(t, far.Writer())
+		h := testkit.MustLock(t, far.Writer())
 		if !writes {
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
-		if _, err := l.Downgrade(kit.Ctx(t), w); !errors.Is(err, engine.ErrLost) || errors.Is(err, engine.ErrHeld) {
+		if _, err := l.Downgrade(testkit.Ctx(t), w); !errors.Is(err, engine.ErrLost) || errors.Is(err, engine.ErrHeld) {
 			t.Errorf("another writes %v: Downgrade: %v", writes, err)
 		}
-		kit.Receive(t, w.Done()) // it was looked at
-		kit.WantLost(t, "the writer", w.Err(), engine.GoneOnServer)
+		testkit.Receive(t, w.Done()) // it was looked at
+		testkit.WantLost(t, "the writer", w.Err(), engine.GoneOnServer)
 		if writes {
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
 	}
-	kit.Clean(t, s, e, other)
+	testkit.Clean(t, s, e, other)
 }
 
 // A reader is asked for beside a writer that was deleted. The writer is looked at: a TryLock fails as under a
 // context of what was lost, and Lock asks as any other.
 func TestRWMutex_ReaderBesideADeletedWriter_HasItVerified(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	l := e.RWMutex("x")
 	for _, once := range []bool{false, true} {
-		w := kit.MustLock(t, l.Writer(), engine.Lease(time.Minute))
+		w := testkit.MustLock(t, l.Writer(), engine.Lease(time.Minute))
 		s.Do("DEL", "x")
-		ctx := context.WithoutCancel(w.Context(kit.Ctx(t)))
+		ctx := context.WithoutCancel(w.Context(testkit.Ctx(t)))
 		ask := l.Reader().LockAsync
 		if once {
 			ask = l.Reader().TryLockAsync
 		}
 		f := ask(ctx)
-		r, err := f.Await(kit.Ctx(t))
+		r, err := f.Await(testkit.Ctx(t))
 		if once != errors.Is(err, engine.ErrLost) || !once && err != nil {
 			t.Errorf("once %v: %v", once, err)
 		}
-		kit.Receive(t, w.Done())
-		kit.WantLost(t, "the writer", w.Err(), engine.GoneOnServer)
+		testkit.Receive(t, w.Done())
+		testkit.WantLost(t, "the writer", w.Err(), engine.GoneOnServer)
 		if r != nil {
-			kit.MustUnlock(t, r)
+			testkit.MustUnlock(t, r)
 		}
 	}
-	kit.Clean(t, s, e)
+	testkit.Clean(t, s, e)
 }
 
 // A read lock that comes of a Downgrade is one of its own, also under the context of another.
 func TestRWMutex_DowngradeUnderAReadersContext_IsNoReentry(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
 	l := e.RWMutex("x")
-	w := kit.MustLock(t, l.Writer())
-	beside, err := l.Reader().Lock(w.Context(kit.Ctx(t)))
+	w := testkit.MustLock(t, l.Writer())
+	beside, err := l.Reader().Lock(w.Context(testkit.Ctx(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := l.Downgrade(beside.Context(kit.Ctx(t)), w)
+	r, err := l.Downgrade(beside.Context(testkit.Ctx(t)), w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, beside)
+	testkit.MustUnlock(t, beside)
 	if err := r.Err(); err != nil || r.Owner() == beside.Owner() {
 		t.Errorf("%v, as %s and %s", err, r.Owner(), beside.Owner())
 	}
-	kit.MustUnlock(t, r)
-	kit.Clean(t, s, e)
+	testkit.MustUnlock(t, r)
+	testkit.Clean(t, s, e)
 }
 
 // A RedLock of writers has its votes still if one server forgets its own, and another hangs. A reader beside it
 // is granted by a majority.
 func TestRWMutex_ReaderBesideItsRedLock_IsGrantedThoughOneServerForgot(t *testing.T) {
 	t.Parallel()
-	s := kit.Independent(t, 3)
+	s := testkit.Independent(t, 3)
 	v := s.Open()
 	var readers, writers []engine.Mutex
 	for _, e := range v {
@@ -155,16 +155,16 @@ func TestRWMutex_ReaderBesideItsRedLock_IsGrantedThoughOneServerForgot(t *testin
 		func(ctx context.Context) (*engine.Hold, error) { return engine.RedLock(readers...).Lock(ctx) },
 		func(ctx context.Context) (*engine.Hold, error) { return engine.RedLock(readers...).TryLock(ctx) },
 	} {
-		w, err := engine.RedLock(writers...).Lock(kit.Ctx(t), engine.Lease(time.Minute))
+		w, err := engine.RedLock(writers...).Lock(testkit.Ctx(t), engine.Lease(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.Eventually(t, "all have granted it", func() bool {
+		testkit.Eventually(t, "all have granted it", func() bool {
 			return !slices.ContainsFunc(v, func(e *engine.Engine) bool { return e.Stats().Held == 0 })
 		})
 		s.Servers[0].Do("DEL", "x")
 		s.Servers[2].Stop()
-		r, err := lock(w.Context(kit.Ctx(t)))
+		r, err := lock(w.Context(testkit.Ctx(t)))
 		s.Servers[2].Cont()
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestRWMutex_ReaderBesideItsRedLock_IsGrantedThoughOneServerForgot(t *testin
 		if err := w.Err(); err != nil {
 			t.Error(err)
 		}
-		if err := errors.Join(r.Unlock(kit.Ctx(t)), w.Unlock(kit.Ctx(t))); err != nil {
+		if err := errors.Join(r.Unlock(testkit.Ctx(t)), w.Unlock(testkit.Ctx(t))); err != nil {
 			t.Error(err)
 		}
 	}
@@ -182,28 +182,28 @@ func TestRWMutex_ReaderBesideItsRedLock_IsGrantedThoughOneServerForgot(t *testin
 // The readers of a process lose the lock together; each is told, and its contexts end.
 func TestRWMutex_OwnerOfReadersTakenAway_AllAreLost(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e, other := kit.Open(t, s.URL(), kit.ShortLease(time.Second)), kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e, other := testkit.Open(t, s.URL(), testkit.ShortLease(time.Second)), testkit.Open(t, s.URL())
 	l := e.RWMutex("x").Reader()
 	var holds []*engine.Hold
 	var under []context.Context
 	for range 3 {
-		h := kit.MustLock(t, l)
-		holds, under = append(holds, h), append(under, h.Context(kit.Ctx(t)))
+		h := testkit.MustLock(t, l)
+		holds, under = append(holds, h), append(under, h.Context(testkit.Ctx(t)))
 	}
-	gone := kit.MustLock(t, l)
-	kit.MustUnlock(t, gone)
-	apart := kit.MustLock(t, l, engine.Lease(time.Minute))
-	if ok, err := other.RWMutex("x").Reader().ForceUnlock(kit.Ctx(t), engine.IfHolder(holds[1].Owner())); !ok || err != nil {
+	gone := testkit.MustLock(t, l)
+	testkit.MustUnlock(t, gone)
+	apart := testkit.MustLock(t, l, engine.Lease(time.Minute))
+	if ok, err := other.RWMutex("x").Reader().ForceUnlock(testkit.Ctx(t), engine.IfHolder(holds[1].Owner())); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	for i, h := range holds {
-		kit.Receive(t, h.Done())
+		testkit.Receive(t, h.Done())
 		var lost *engine.LostError
 		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer || !errors.Is(context.Cause(under[i]), engine.ErrLost) {
 			t.Errorf("%d: %v, its context %v", i, err, context.Cause(under[i]))
 		}
-		if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+		if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("%d: Unlock: %v", i, err)
 		}
 	}
@@ -213,33 +213,33 @@ func TestRWMutex_OwnerOfReadersTakenAway_AllAreLost(t *testing.T) {
 	if err := apart.Err(); err != nil || apart.Owner() == holds[0].Owner() {
 		t.Errorf("one with a lease of its own: %v", err)
 	}
-	kit.MustUnlock(t, apart)
-	kit.Clean(t, s, e, other)
+	testkit.MustUnlock(t, apart)
+	testkit.Clean(t, s, e, other)
 }
 
 // What is not the last of a process is unlocked without the server, and each is watched for being dropped.
 func TestRWMutex_ReaderThatIsNotTheLast_UnlocksWithoutTheServer(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
-		s := kit.Server(t)
-		e := kit.Open(t, s.URL(), kit.ShortLease(time.Second), func(c *engine.Config) { c.HandOver = time.Hour })
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
+		e := testkit.Open(t, s.URL(), testkit.ShortLease(time.Second), func(c *engine.Config) { c.HandOver = time.Hour })
 		l := e.RWMutex("x").Reader()
-		first := kit.MustLock(t, l)
-		func() { kit.MustLock(t, l) }()
-		func() { kit.MustLock(t, l) }()
+		first := testkit.MustLock(t, l)
+		func() { testkit.MustLock(t, l) }()
+		func() { testkit.MustLock(t, l) }()
 		before := e.Stats().Commands
 		for range 100 {
-			if h, err := l.TryLock(kit.Ctx(t)); err != nil {
+			if h, err := l.TryLock(testkit.Ctx(t)); err != nil {
 				t.Fatal(err)
 			} else {
-				kit.MustUnlock(t, h)
+				testkit.MustUnlock(t, h)
 			}
 		}
-		kit.MustUnlock(t, first)
+		testkit.MustUnlock(t, first)
 		if n := e.Stats().Commands - before; n > 10 { // there may be renewals
 			t.Errorf("%d commands", n)
 		}
-		kit.Eventually(t, "those that were dropped are counted", func() bool {
+		testkit.Eventually(t, "those that were dropped are counted", func() bool {
 			runtime.GC()
 			return e.Stats().Leaked == 2
 		})

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
 // 64 goroutines take and unlock: a read lock of one name, or each a Mutex of its own.
@@ -18,7 +18,7 @@ func BenchmarkRWMutex_ReadersOfOneName(b *testing.B) {
 		"mutexes": func(e *engine.Engine, i int) engine.Mutex { return e.Mutex("x" + strconv.Itoa(i)) },
 	} {
 		b.Run(name, func(b *testing.B) {
-			e := kit.Open(b, kit.Server(b).URL())
+			e := testkit.Open(b, testkit.Server(b).URL())
 			var left atomic.Int64
 			left.Store(int64(b.N))
 			var all sync.WaitGroup
@@ -49,14 +49,14 @@ func BenchmarkRWMutex_ReadersOfOneName(b *testing.B) {
 // Many readers share a grant, and a writer of another process gets in as they leave for a moment.
 func TestRWMutex_ManyReadersOfAProcess_ShareAGrant(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+	s := testkit.Server(t)
+	e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
 	const rounds, pairs = 5, 4_000
 	for range rounds {
 		var left atomic.Int64
 		var all sync.WaitGroup
 		left.Store(pairs)
-		ctx := kit.Ctx(t) // one for all: many thousands would burden the tests beside this one
+		ctx := testkit.Ctx(t) // one for all: many thousands would burden the tests beside this one
 		for range 64 {
 			all.Go(func() {
 				for m := e.RWMutex("x").Reader(); left.Add(-1) >= 0; {
@@ -72,13 +72,13 @@ func TestRWMutex_ManyReadersOfAProcess_ShareAGrant(t *testing.T) {
 				}
 			})
 		}
-		w := kit.MustLock(t, other.RWMutex("x").Writer())
-		kit.MustUnlock(t, w)
+		w := testkit.MustLock(t, other.RWMutex("x").Writer())
+		testkit.MustUnlock(t, w)
 		all.Wait()
 	}
 	if n := e.Stats().HandedOver; n < rounds*pairs/2 {
 		t.Errorf("%d of %d joined", n, rounds*pairs)
 	}
-	kit.Eventually(t, "nothing is left", func() bool { return kit.Inside(e).Names == 0 })
-	kit.Clean(t, s, e, other)
+	testkit.Eventually(t, "nothing is left", func() bool { return testkit.Inside(e).Names == 0 })
+	testkit.Clean(t, s, e, other)
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -37,14 +37,14 @@ func enoughACL(t *testing.T, uses map[string]use) {
 	for kind, use := range uses {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s := kit.Server(t)
+			s := testkit.Server(t)
 			more := addedACL(t, kind)
 			if words := append(documentedACL(t), more...); s.Do(words...) != "OK" {
 				t.Fatal(words)
 			}
 			s.Do("CONFIG", "RESETSTAT")
 			url := "redis://pawl:secret@" + s.Addr() + "?lease=3s"
-			use(t, s, kit.Open(t, url), kit.Open(t, url))
+			use(t, s, testkit.Open(t, url), testkit.Open(t, url))
 			denied, _ := s.Do("ACL", "LOG").([]any)
 			for _, entry := range denied {
 				if !strings.Contains(fmt.Sprint(entry), " object client") {
@@ -62,7 +62,7 @@ func enoughACL(t *testing.T, uses map[string]use) {
 }
 
 func usePermits(t *testing.T, srv *redistest.Server, e, other *engine.Engine) {
-	ctx := kit.Ctx(t)
+	ctx := testkit.Ctx(t)
 	s, far := e.PermitSemaphore("orders:1"), other.PermitSemaphore("orders:1")
 	if ok, err := s.TrySetPermits(ctx, 1); !ok || err != nil {
 		t.Fatal(ok, err)
@@ -75,15 +75,15 @@ func usePermits(t *testing.T, srv *redistest.Server, e, other *engine.Engine) {
 		t.Fatal(err)
 	}
 	waits := far.AcquireAsync(ctx, 3)
-	kit.Eventually(t, "it listens", func() bool { return other.Stats().Channels == 1 })
-	kit.Eventually(t, "it is renewed", func() bool { return e.Stats().Renewed > 0 })
+	testkit.Eventually(t, "it listens", func() bool { return other.Stats().Channels == 1 })
+	testkit.Eventually(t, "it is renewed", func() bool { return e.Stats().Renewed > 0 })
 	if err := s.AddPermits(ctx, 1); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := s.Capacity(ctx); n != 3 || err != nil {
 		t.Error(n, err)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	h, err = waits.Await(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func usePermits(t *testing.T, srv *redistest.Server, e, other *engine.Engine) {
 }
 
 func useCounts(t *testing.T, _ *redistest.Server, e, other *engine.Engine) {
-	ctx := kit.Ctx(t)
+	ctx := testkit.Ctx(t)
 	s, l := e.Semaphore("orders:1"), e.Latch("orders:2")
 	if ok, err := s.TrySetPermits(ctx, 1); !ok || err != nil {
 		t.Fatal(ok, err)
@@ -111,7 +111,7 @@ func useCounts(t *testing.T, _ *redistest.Server, e, other *engine.Engine) {
 		t.Fatal(err)
 	}
 	waits, awaits := other.Semaphore("orders:1").AcquireAsync(context.Background(), 1), other.Latch("orders:2").AwaitAsync(context.Background())
-	kit.Eventually(t, "they listen", func() bool { return kit.Client(other).Stats().ChannelsConfirmed == 2 })
+	testkit.Eventually(t, "they listen", func() bool { return testkit.Client(other).Stats().ChannelsConfirmed == 2 })
 	for _, err := range []error{p.Release(ctx), l.CountDown(ctx), s.AddPermits(ctx, 2)} {
 		if err != nil {
 			t.Error(err)
@@ -124,7 +124,7 @@ func useCounts(t *testing.T, _ *redistest.Server, e, other *engine.Engine) {
 		t.Error(err)
 	}
 	// Only now: a Drain takes what a waiter has been told of and has not yet asked for.
-	for _, err := range []error{kit.ErrOf(s.Available(ctx)), kit.ErrOf(s.Drain(ctx))} {
+	for _, err := range []error{testkit.ErrOf(s.Available(ctx)), testkit.ErrOf(s.Drain(ctx))} {
 		if err != nil {
 			t.Error(err)
 		}

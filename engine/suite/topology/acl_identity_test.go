@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -15,15 +15,15 @@ func TestACL_UserWithoutTheRightToAskWhoAServerIs_Works(t *testing.T) {
 	for name, c := range map[string]struct {
 		rights  []string
 		without string
-		start   func(users ...redistest.Option) (*kit.Site, string)
+		start   func(users ...redistest.Option) (*testkit.Site, string)
 	}{
-		"cluster": {[]string{"- Cluster: `"}, "+cluster|myid", func(users ...redistest.Option) (*kit.Site, string) {
+		"cluster": {[]string{"- Cluster: `"}, "+cluster|myid", func(users ...redistest.Option) (*testkit.Site, string) {
 			c := redistest.StartCluster(t, false, users...)
-			return kit.Clustered(c), c.URL() + "?sharding=off"
+			return testkit.Clustered(c), c.URL() + "?sharding=off"
 		}},
-		"sentinel": {[]string{"- Sentinel: `"}, "+info", func(users ...redistest.Option) (*kit.Site, string) {
+		"sentinel": {[]string{"- Sentinel: `"}, "+info", func(users ...redistest.Option) (*testkit.Site, string) {
 			r := redistest.StartSentinel(t, users...)
-			return kit.Replicated(r), r.URL()
+			return testkit.Replicated(r), r.URL()
 		}},
 	} {
 		rule := leastRights(t, c.rights...)
@@ -35,9 +35,9 @@ func TestACL_UserWithoutTheRightToAskWhoAServerIs_Works(t *testing.T) {
 			var log journal
 			at.URL = strings.Replace(url, "://", "://"+user+":secret@", 1)
 			e := at.Open(t, log.use)
-			kit.MustUnlock(t, kit.MustLock(t, e.Mutex("orders:1")))
+			testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("orders:1")))
 			cutOff(at.Servers()...)
-			kit.MustUnlock(t, kit.MustLock(t, e.Mutex("orders:1")))
+			testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("orders:1")))
 			log.mu.Lock()
 			if text := log.text.String(); strings.Count(text, "not checked") != lines || strings.Count(text, "NOPERM") != lines {
 				t.Errorf("%s, %s:\n%s", name, user, text)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -45,7 +45,7 @@ func TestTheDocumentedACLRuleIsEnoughAndNoMoreThanThat(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := kit.Server(t)
+			s := testkit.Server(t)
 			setUser(t, s, rule, c.channels)
 			s.Do("CONFIG", "RESETSTAT")
 			everyOperation(t, s, "redis://pawl:secret@"+s.Addr()+"?lease=6s")
@@ -93,31 +93,31 @@ func setUser(t *testing.T, s *redistest.Server, rule []string, channels string) 
 // everyOperation does, as the user of the URL, all that the engine can.
 func everyOperation(t *testing.T, s *redistest.Server, url string) {
 	t.Helper()
-	holder, waiter := kit.Open(t, url), kit.Open(t, url)
-	ctx := kit.Ctx(t)
+	holder, waiter := testkit.Open(t, url), testkit.Open(t, url)
+	ctx := testkit.Ctx(t)
 
 	m := holder.Mutex("orders:1")
-	h := kit.MustLock(t, m)
+	h := testkit.MustLock(t, m)
 	next := waiter.Mutex("orders:1").LockAsync(ctx)
-	kit.Eventually(t, "the waiter is subscribed", func() bool { return waiter.Stats().Channels == 1 })
+	testkit.Eventually(t, "the waiter is subscribed", func() bool { return waiter.Stats().Channels == 1 })
 	inner, err := m.Lock(h.Context(ctx))
 	if err != nil {
 		t.Fatalf("re-entry: %v", err)
 	}
-	kit.MustUnlock(t, inner)
-	kit.Eventually(t, "the lock is renewed", func() bool { return holder.Stats().Renewed > 0 })
+	testkit.MustUnlock(t, inner)
+	testkit.Eventually(t, "the lock is renewed", func() bool { return holder.Stats().Renewed > 0 })
 	if st, err := m.State(ctx); err != nil || !st.Mine {
 		t.Errorf("State: %+v, %v", st, err)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	if h, err = next.Await(ctx); err != nil {
 		t.Fatalf("the waiter: %v", err)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 
-	kit.MustUnlock(t, kit.MustLock(t, holder.Mutex("orders:cron"), engine.MinHold(50*time.Millisecond)))
+	testkit.MustUnlock(t, testkit.MustLock(t, holder.Mutex("orders:cron"), engine.MinHold(50*time.Millisecond)))
 
-	h = kit.MustLock(t, m, engine.Lease(30*time.Second))
+	h = testkit.MustLock(t, m, engine.Lease(30*time.Second))
 	if err := h.Extend(ctx, time.Minute); err != nil {
 		t.Errorf("Extend: %v", err)
 	}
@@ -126,23 +126,23 @@ func everyOperation(t *testing.T, s *redistest.Server, url string) {
 	}
 
 	s.Do("SCRIPT", "FLUSH") // the next call of each script is sent whole
-	kit.MustUnlock(t, kit.MustLock(t, holder.Mutex("orders:2")))
-	kit.Eventually(t, "the waiter is unsubscribed", func() bool { return waiter.Stats().Channels == 0 })
+	testkit.MustUnlock(t, testkit.MustLock(t, holder.Mutex("orders:2")))
+	testkit.Eventually(t, "the waiter is unsubscribed", func() bool { return waiter.Stats().Channels == 0 })
 }
 
 func TestWithoutTheRightToTheChannelALockIsReleasedAndAWaiterIsToldWhatToDo(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	setUser(t, s, documentedACL(t), "")
 	url := "redis://pawl:secret@" + s.Addr()
-	holder, waiter := kit.Open(t, url), kit.Open(t, url)
-	h := kit.MustLock(t, holder.Mutex("orders:1"))
-	_, err := waiter.Mutex("orders:1").Lock(kit.Ctx(t))
-	if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, "redisson_lock__channel:{orders:1}") {
+	holder, waiter := testkit.Open(t, url), testkit.Open(t, url)
+	h := testkit.MustLock(t, holder.Mutex("orders:1"))
+	_, err := waiter.Mutex("orders:1").Lock(testkit.Ctx(t))
+	if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, "redisson_lock__channel:{orders:1}") {
 		t.Errorf("Lock: %v, want one that names the channel", err)
 	}
-	kit.MustUnlock(t, h) // nobody can be told, but free it is
-	kit.MustUnlock(t, kit.MustLock(t, waiter.Mutex("orders:1")))
+	testkit.MustUnlock(t, h) // nobody can be told, but free it is
+	testkit.MustUnlock(t, testkit.MustLock(t, waiter.Mutex("orders:1")))
 }
 
 // logLines takes what a logger writes, a line at a time.
@@ -157,19 +157,19 @@ func (l logLines) Write(line []byte) (int, error) {
 // opposite.
 func TestForceUnlockWithoutTheRightToTheChannelSaysThatTheLockIsFree(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	setUser(t, s, documentedACL(t), "")
 	told := make(logLines, 64)
-	holder := kit.Open(t, s.URL())
-	e := kit.Open(t, "redis://pawl:secret@"+s.Addr(), func(c *engine.Config) { c.Logger = slog.New(slog.NewTextHandler(told, nil)) })
-	kit.MustLock(t, holder.Mutex("orders:1"))
-	if was, err := e.Mutex("orders:1").ForceUnlock(kit.Ctx(t)); !was || err != nil {
+	holder := testkit.Open(t, s.URL())
+	e := testkit.Open(t, "redis://pawl:secret@"+s.Addr(), func(c *engine.Config) { c.Logger = slog.New(slog.NewTextHandler(told, nil)) })
+	testkit.MustLock(t, holder.Mutex("orders:1"))
+	if was, err := e.Mutex("orders:1").ForceUnlock(testkit.Ctx(t)); !was || err != nil {
 		t.Errorf("ForceUnlock: %v, %v", was, err)
 	}
-	if left := kit.Fields(t, s, "orders:1"); len(left) != 0 {
+	if left := testkit.Fields(t, s, "orders:1"); len(left) != 0 {
 		t.Errorf("left on the server: %v", left)
 	}
-	for !strings.Contains(kit.Receive(t, told), "may not publish") {
+	for !strings.Contains(testkit.Receive(t, told), "may not publish") {
 	}
 }
 
@@ -182,32 +182,32 @@ func TestTheDocumentedACLRuleOfAnRWMutexIsEnough(t *testing.T) {
 			more = strings.Fields(strings.TrimSuffix(strings.TrimSpace(text), "`"))
 		}
 	}
-	s := kit.Server(t)
+	s := testkit.Server(t)
 	if words := append(documentedACL(t), more...); s.Do(words...) != "OK" {
 		t.Fatal(words)
 	}
 	url := "redis://pawl:secret@" + s.Addr() + "?lease=3s"
-	e, other := kit.Open(t, url), kit.Open(t, url)
+	e, other := testkit.Open(t, url), testkit.Open(t, url)
 	l, far := e.RWMutex("orders:1"), other.RWMutex("orders:1")
-	w := kit.MustLock(t, l.Writer())
-	waits := far.Reader().LockAsync(kit.Ctx(t))
-	kit.Eventually(t, "it listens", func() bool { return other.Stats().Channels == 1 })
-	r, err := l.Downgrade(kit.Ctx(t), w)
+	w := testkit.MustLock(t, l.Writer())
+	waits := far.Reader().LockAsync(testkit.Ctx(t))
+	testkit.Eventually(t, "it listens", func() bool { return other.Stats().Channels == 1 })
+	r, err := l.Downgrade(testkit.Ctx(t), w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := waits.Await(kit.Ctx(t))
+	h, err := waits.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, kit.MustReenter(t, l.Reader(), r))
+	testkit.MustUnlock(t, testkit.MustReenter(t, l.Reader(), r))
 	s.Do("DEL", engineTimeoutKey(r)) // as if it were evicted
-	kit.Eventually(t, "they are renewed", func() bool { return e.Stats().Renewed > 0 && other.Stats().Renewed > 0 })
-	kit.MustUnlock(t, r)
-	kit.MustUnlock(t, h)
-	kit.MustUnlock(t, kit.MustLock(t, l.Writer(), engine.MinHold(10*time.Millisecond)))
-	kit.MustLock(t, l.Reader())
-	if ok, err := far.Reader().ForceUnlock(kit.Ctx(t)); !ok || err != nil {
+	testkit.Eventually(t, "they are renewed", func() bool { return e.Stats().Renewed > 0 && other.Stats().Renewed > 0 })
+	testkit.MustUnlock(t, r)
+	testkit.MustUnlock(t, h)
+	testkit.MustUnlock(t, testkit.MustLock(t, l.Writer(), engine.MinHold(10*time.Millisecond)))
+	testkit.MustLock(t, l.Reader())
+	if ok, err := far.Reader().ForceUnlock(testkit.Ctx(t)); !ok || err != nil {
 		t.Errorf("ForceUnlock: %v, %v", ok, err)
 	}
 	denied, _ := s.Do("ACL", "LOG").([]any)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -43,25 +43,25 @@ const (
 	contendedLease = 8 * time.Second
 )
 
-func gather(t testing.TB, at *kit.Site) *crowd {
+func gather(t testing.TB, at *testkit.Site) *crowd {
 	t.Helper()
 	c := &crowd{t: t, stop: make(chan struct{}), inside: make([]atomic.Pointer[engine.Hold], contended), passed: make([]atomic.Int64, contended)}
 	for range 2 {
 		// The servers of a busy machine may take long to replace one of theirs.
-		c.keepers = append(c.keepers, at.Open(t, kit.LeaseOf(5*time.Minute)))
-		c.contenders = append(c.contenders, at.Open(t, kit.LeaseOf(contendedLease)))
+		c.keepers = append(c.keepers, at.Open(t, testkit.LeaseOf(5*time.Minute)))
+		c.contenders = append(c.contenders, at.Open(t, testkit.LeaseOf(contendedLease)))
 	}
 	take := func(i int) *engine.Future[*engine.Hold] {
-		return c.keepers[i%len(c.keepers)].Mutex(fmt.Sprint("held/", i)).LockAsync(kit.Ctx(t))
+		return c.keepers[i%len(c.keepers)].Mutex(fmt.Sprint("held/", i)).LockAsync(testkit.Ctx(t))
 	}
 	var taking []*engine.Future[*engine.Hold]
 	for i := range manyHeld {
 		taking = append(taking, take(i))
 	}
 	for i, f := range taking {
-		h, err := f.Await(kit.Ctx(t))
-		for again := cputime.Now(); errors.Is(err, engine.ErrNotAcked) && again.Elapsed() < kit.Limit; { // in time
-			h, err = take(i).Await(kit.Ctx(t))
+		h, err := f.Await(testkit.Ctx(t))
+		for again := cputime.Now(); errors.Is(err, engine.ErrNotAcked) && again.Elapsed() < testkit.Limit; { // in time
+			h, err = take(i).Await(testkit.Ctx(t))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func (c *crowd) renew() {
 		select {
 		case <-tick.C:
 			for _, e := range c.keepers {
-				kit.RenewAll(e)
+				testkit.RenewAll(e)
 			}
 		case <-c.stop:
 			return
@@ -106,7 +106,7 @@ func (c *crowd) renewed(what string) {
 		return n
 	}
 	before := sum()
-	kit.Eventually(c.t, what, func() bool { return sum() >= before+2*manyHeld })
+	testkit.Eventually(c.t, what, func() bool { return sum() >= before+2*manyHeld })
 }
 
 func (c *crowd) contend(e *engine.Engine, i int) {
@@ -117,7 +117,7 @@ func (c *crowd) contend(e *engine.Engine, i int) {
 			return
 		default:
 		}
-		ctx, cancel := cputime.WithTimeout(context.Background(), 2*kit.Limit)
+		ctx, cancel := cputime.WithTimeout(context.Background(), 2*testkit.Limit)
 		h, err := m.Lock(ctx)
 		cancel()
 		if errors.Is(err, engine.ErrNotAcked) {
@@ -180,7 +180,7 @@ func (c *crowd) goesOnSince(start time.Time, what string, n int64, names ...int)
 	for at, i := range names {
 		target[at] = c.passed[i].Load() + n
 	}
-	kit.Eventually(c.t, what+": the crowd goes on", func() bool {
+	testkit.Eventually(c.t, what+": the crowd goes on", func() bool {
 		left := 0
 		for at, i := range names {
 			switch {
@@ -237,7 +237,7 @@ func (c *crowd) unlockAll() {
 	for _, h := range c.held {
 		going = append(going, h.UnlockAsync())
 	}
-	if _, err := engine.AwaitAll(kit.Ctx(c.t), going...); err != nil {
+	if _, err := engine.AwaitAll(testkit.Ctx(c.t), going...); err != nil {
 		c.t.Error(err)
 	}
 }
@@ -249,7 +249,7 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 		t.Run("sharding "+sharding, func(t *testing.T) {
 			t.Parallel()
 			cluster := redistest.StartCluster(t, false)
-			at := kit.Clustered(cluster)
+			at := testkit.Clustered(cluster)
 			at.URL += "?sharding=" + sharding
 			c := gather(t, at)
 			primaries := cluster.Primaries()
@@ -291,7 +291,7 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 func TestClusterFailoverOnCommand(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, true)
-	at := kit.Clustered(cluster)
+	at := testkit.Clustered(cluster)
 	c := gather(t, at)
 	c.goesOn("before", 2)
 	for _, primary := range cluster.Primaries() {
@@ -314,7 +314,7 @@ func TestClusterFailoverOnCommand(t *testing.T) {
 func TestDeadPrimaryOfAClusterIsReplaced(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, true)
-	at := kit.Clustered(cluster)
+	at := testkit.Clustered(cluster)
 	c := gather(t, at)
 	c.goesOn("before", 2)
 	cluster.AwaitInStep()
@@ -342,7 +342,7 @@ func TestDeadPrimaryOfAClusterIsReplaced(t *testing.T) {
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t)
-	at := kit.Replicated(r)
+	at := testkit.Replicated(r)
 	c := gather(t, at)
 	c.goesOn("before", 2)
 
@@ -378,7 +378,7 @@ func TestSentinelFailover(t *testing.T) {
 func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t)
-	at := kit.Replicated(r)
+	at := testkit.Replicated(r)
 	at.URL += "?replicas=all&ack_timeout=300ms"
 	c := gather(t, at)
 	c.goesOn("before", 2)
@@ -392,9 +392,9 @@ func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 	}
 	t.Logf("from the kill to its replica: %v; %d were refused for want of one", time.Since(start).Round(time.Millisecond), c.unacked.Load())
 	// The dead one counts, until the sentinels have forgotten it.
-	kit.Eventually(t, "it is named as the one that is away", func() bool {
-		_, err := c.keepers[0].Mutex("fresh").Lock(kit.Ctx(t))
-		return errors.Is(err, engine.ErrNotAcked) && kit.HasText(err, "1 of 2 replicas") && kit.HasText(err, "away: "+before.Addr())
+	testkit.Eventually(t, "it is named as the one that is away", func() bool {
+		_, err := c.keepers[0].Mutex("fresh").Lock(testkit.Ctx(t))
+		return errors.Is(err, engine.ErrNotAcked) && testkit.HasText(err, "1 of 2 replicas") && testkit.HasText(err, "away: "+before.Addr())
 	})
 	r.Forget()
 	c.goesOn("then", 2)
@@ -413,7 +413,7 @@ func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 	c.unlockAll()
 	// Of the others a few may have come back with the failover: releases are not
 	// acknowledged.
-	kit.Eventually(t, "what was held is free", func() bool {
+	testkit.Eventually(t, "what was held is free", func() bool {
 		list, _ := r.Primary().Do("KEYS", "held/*").([]any)
 		return len(list) == 0
 	})
@@ -423,7 +423,7 @@ func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 func TestPromotionByHandIsFollowed(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 2)
-	at := kit.Replicated(r)
+	at := testkit.Replicated(r)
 	c := gather(t, at)
 	c.goesOn("before", 2)
 	r.AwaitInStep()

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -21,7 +21,7 @@ func moveApart(t *testing.T, scenario func(t *testing.T, a, b *engine.Engine, be
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			cluster := redistest.StartCluster(t, false)
-			at := kit.Clustered(cluster)
+			at := testkit.Clustered(cluster)
 			var slot int
 			var from, to *redistest.Server
 			scenario(t, at.Open(t), at.Open(t), func() {
@@ -43,28 +43,28 @@ func TestASemaphoreOutlivesTheMigrationOfItsSlot(t *testing.T) {
 		}
 		wantAvailable := func(want int) {
 			t.Helper()
-			if n, err := b.Semaphore("x").Available(kit.Ctx(t)); n != want || err != nil {
+			if n, err := b.Semaphore("x").Available(testkit.Ctx(t)); n != want || err != nil {
 				t.Errorf("%d permits are to be had, not %d: %v", n, want, err)
 			}
 		}
 		give := func(f *engine.Future[*engine.Permits]) {
 			t.Helper()
-			if p, err := f.Await(kit.Ctx(t)); err != nil {
+			if p, err := f.Await(testkit.Ctx(t)); err != nil {
 				t.Fatal(err)
-			} else if err := p.Release(kit.Ctx(t)); err != nil {
+			} else if err := p.Release(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
 		}
-		if _, err := a.Semaphore("x").TrySetPermits(kit.Ctx(t), 3); err != nil {
+		if _, err := a.Semaphore("x").TrySetPermits(testkit.Ctx(t), 3); err != nil {
 			t.Fatal(err)
 		}
 		give(acquire(b, 1))
-		held, err := acquire(a, 2).Await(kit.Ctx(t))
+		held, err := acquire(a, 2).Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		slept := acquire(b, 2)
-		kit.Eventually(t, "it listens", func() bool { return kit.Client(b).Stats().ChannelsConfirmed == 1 })
+		testkit.Eventually(t, "it listens", func() bool { return testkit.Client(b).Stats().ChannelsConfirmed == 1 })
 
 		begin()
 		back, fresh := held.ReleaseAsync(), acquire(a, 1) // nobody waits there
@@ -74,11 +74,11 @@ func TestASemaphoreOutlivesTheMigrationOfItsSlot(t *testing.T) {
 		wantPending(t, "one who came during the move", fresh)
 		wantAvailable(1)
 		end()
-		if _, err := back.Await(kit.Ctx(t)); err != nil {
+		if _, err := back.Await(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
 		for _, f := range []*engine.Future[*engine.Permits]{slept, fresh} {
-			if _, err := f.Await(kit.Ctx(t)); err != nil {
+			if _, err := f.Await(testkit.Ctx(t)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -96,23 +96,23 @@ func TestALatchOutlivesTheMigrationOfItsSlot(t *testing.T) {
 	moveApart(t, func(t *testing.T, a, b *engine.Engine, begin, end func()) {
 		wantCount := func(want int) {
 			t.Helper()
-			if n, err := b.Latch("x").Count(kit.Ctx(t)); n != want || err != nil {
+			if n, err := b.Latch("x").Count(testkit.Ctx(t)); n != want || err != nil {
 				t.Errorf("the count is %d, not %d: %v", n, want, err)
 			}
 		}
-		if _, err := a.Latch("x").TrySetCount(kit.Ctx(t), 4); err != nil {
+		if _, err := a.Latch("x").TrySetCount(testkit.Ctx(t), 4); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Latch("x").CountDown(kit.Ctx(t)); err != nil {
+		if err := b.Latch("x").CountDown(testkit.Ctx(t)); err != nil {
 			t.Fatal(err)
 		}
 		slept := b.Latch("x").AwaitAsync(t.Context())
-		kit.Eventually(t, "it listens", func() bool { return kit.Client(b).Stats().ChannelsConfirmed == 1 })
+		testkit.Eventually(t, "it listens", func() bool { return testkit.Client(b).Stats().ChannelsConfirmed == 1 })
 
 		begin()
 		var downs []<-chan error
 		for _, e := range []*engine.Engine{a, b} {
-			downs = append(downs, kit.Background(func() error { return e.Latch("x").CountDown(t.Context()) }))
+			downs = append(downs, testkit.Background(func() error { return e.Latch("x").CountDown(t.Context()) }))
 		}
 		fresh := a.Latch("x").AwaitAsync(t.Context())
 		stayApart(t)
@@ -126,18 +126,18 @@ func TestALatchOutlivesTheMigrationOfItsSlot(t *testing.T) {
 		wantCount(3)
 		end()
 		for _, down := range downs {
-			if err := kit.Receive(t, down); err != nil {
+			if err := testkit.Receive(t, down); err != nil {
 				t.Error(err)
 			}
 		}
 		wantCount(1)
 		wantPending(t, "one who slept", slept)
 		wantPending(t, "one who came during the move", fresh)
-		if err := a.Latch("x").CountDown(kit.Ctx(t)); err != nil {
+		if err := a.Latch("x").CountDown(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
 		for _, f := range []*engine.Future[struct{}]{slept, fresh} {
-			if _, err := f.Await(kit.Ctx(t)); err != nil {
+			if _, err := f.Await(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -21,14 +21,14 @@ func TestLocksAreInTheDatabaseOfTheURL(t *testing.T) {
 		"sentinel": func() *redistest.Replicated { return redistest.StartSentinel(t) },
 	} {
 		r := start()
-		e, other := kit.Open(t, r.URL()+"/3"), kit.Open(t, r.URL())
+		e, other := testkit.Open(t, r.URL()+"/3"), testkit.Open(t, r.URL())
 		keys := func() string { return r.Primary().Info("INFO", "keyspace") }
-		h := kit.MustLock(t, e.Mutex("x"))
-		kit.MustUnlock(t, kit.MustLock(t, other.Mutex("x")))
+		h := testkit.MustLock(t, e.Mutex("x"))
+		testkit.MustUnlock(t, testkit.MustLock(t, other.Mutex("x")))
 		if got := keys(); !strings.Contains(got, "db3:keys=1,") || strings.Contains(got, "db0:") {
 			t.Errorf("%s: %s", name, got)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 		r.AwaitInStep()
 		before := r.Primary()
 		if name == "sentinel" {
@@ -37,16 +37,16 @@ func TestLocksAreInTheDatabaseOfTheURL(t *testing.T) {
 			r.Promote(r.Servers()[1])
 		}
 		// What is locked before that may be lost with the former primary.
-		kit.Eventually(t, "both are at the new primary", func() bool {
+		testkit.Eventually(t, "both are at the new primary", func() bool {
 			now := r.Primary()
-			return now != before && kit.Client(e).AddrOf(0) == now.Addr() && kit.Client(other).AddrOf(0) == now.Addr()
+			return now != before && testkit.Client(e).AddrOf(0) == now.Addr() && testkit.Client(other).AddrOf(0) == now.Addr()
 		})
-		h = kit.MustLock(t, e.Mutex("x"))
-		kit.MustUnlock(t, kit.MustLock(t, other.Mutex("x")))
+		h = testkit.MustLock(t, e.Mutex("x"))
+		testkit.MustUnlock(t, testkit.MustLock(t, other.Mutex("x")))
 		if got := keys(); !strings.Contains(got, "db3:keys=1,") || strings.Contains(got, "db0:") {
 			t.Errorf("%s, after a failover: %s", name, got)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestLocksAreInTheDatabaseOfTheURL(t *testing.T) {
 func TestSentinelsHaveCredentialsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t, redistest.Password("lock"), redistest.SentinelPassword("guard"))
-	kit.Open(t, r.URL())
+	testkit.Open(t, r.URL())
 	for what, c := range map[string]struct {
 		old, new string
 		sentinel bool
@@ -64,7 +64,7 @@ func TestSentinelsHaveCredentialsOfTheirOwn(t *testing.T) {
 		"the servers' for the sentinels": {"sentinel_password=guard", "sentinel_password=lock", true},
 		"the sentinels' for the servers": {":lock@", ":guard@", false},
 	} {
-		ctx := kit.Within(t, 2*time.Second)
+		ctx := testkit.Within(t, 2*time.Second)
 		_, err := engine.Open(ctx, strings.Replace(r.URL(), c.old, c.new, 1))
 		var refused *resp.ServerError
 		if !errors.Is(err, engine.ErrUnavailable) || !errors.As(err, &refused) || errors.Is(err, resp.ErrSentinelAuth) != c.sentinel {

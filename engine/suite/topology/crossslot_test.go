@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -14,17 +14,17 @@ import (
 // server refuses renewals of several slots in one script, and that costs no hold.
 func TestHoldsOfManySlotsBehindOneAddressAreRenewed(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
+	testkit.Steady(t, func(t testing.TB) {
 		c := redistest.StartCluster(t, false)
 		node := c.Nodes()[0]
-		e := kit.Open(t, "redis://"+node.Addr(), func(c *engine.Config) { c.Lease = 2 * time.Second })
+		e := testkit.Open(t, "redis://"+node.Addr(), func(c *engine.Config) { c.Lease = 2 * time.Second })
 		var holds []*engine.Hold
 		for i := 0; len(holds) < 20; i++ {
 			if name := fmt.Sprint("x", i); c.Owner(c.Slot(name)) == node {
-				holds = append(holds, kit.MustLock(t, e.Mutex(name)))
+				holds = append(holds, testkit.MustLock(t, e.Mutex(name)))
 			}
 		}
-		kit.Eventually(t, "every hold has been renewed four times, or one is lost", func() bool {
+		testkit.Eventually(t, "every hold has been renewed four times, or one is lost", func() bool {
 			s := e.Stats()
 			return s.Renewed >= uint64(4*len(holds)) || s.Held < len(holds)
 		})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -28,15 +28,15 @@ func TestAFairLockOutlivesTheMigrationOfItsSlot(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			cluster := redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels))
-			at := kit.Clustered(cluster)
-			a, b := at.Open(t, kit.LeaseOf(3*time.Second)), at.Open(t, kit.LeaseOf(3*time.Second))
-			h := kit.MustLock(t, a.FairMutex("x"))
+			at := testkit.Clustered(cluster)
+			a, b := at.Open(t, testkit.LeaseOf(3*time.Second)), at.Open(t, testkit.LeaseOf(3*time.Second))
+			h := testkit.MustLock(t, a.FairMutex("x"))
 			slot := cluster.Slot("x")
 			from := cluster.AwaitOwner(slot)
 			var waits []*engine.Future[*engine.Hold]
 			for i, e := range []*engine.Engine{b, a, b} {
 				waits = append(waits, e.FairMutex("x").LockAsync(t.Context()))
-				kit.Eventually(t, "it is queued", func() bool { return from.Do("LLEN", "redisson_lock_queue:{x}") == int64(i+1) })
+				testkit.Eventually(t, "it is queued", func() bool { return from.Do("LLEN", "redisson_lock_queue:{x}") == int64(i+1) })
 			}
 			to := cluster.Primaries()[0]
 			if to == from {
@@ -60,11 +60,11 @@ func TestAFairLockOutlivesTheMigrationOfItsSlot(t *testing.T) {
 				}
 			}
 			cluster.EndMove(slot, from, to)
-			if _, err := unlocked.Await(kit.Ctx(t)); err != nil {
+			if _, err := unlocked.Await(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
 			for i, f := range waits {
-				h, err := f.Await(kit.Ctx(t))
+				h, err := f.Await(testkit.Ctx(t))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -73,7 +73,7 @@ func TestAFairLockOutlivesTheMigrationOfItsSlot(t *testing.T) {
 						t.Errorf("one who came after waiter %d: %v", i, err)
 					}
 				}
-				kit.MustUnlock(t, h)
+				testkit.MustUnlock(t, h)
 			}
 			at.Clean(t)
 		})

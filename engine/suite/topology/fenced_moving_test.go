@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -26,19 +26,19 @@ func TestFencingTokensOutliveTheMigrationOfTheirSlot(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			kit.Steady(t, func(t testing.TB) {
+			testkit.Steady(t, func(t testing.TB) {
 				cluster := redistest.StartCluster(t, false)
-				at := kit.Clustered(cluster)
-				lease := kit.LeaseOf(3 * time.Second)
+				at := testkit.Clustered(cluster)
+				lease := testkit.LeaseOf(3 * time.Second)
 				a, b := at.Open(t, lease), at.Open(t, lease)
-				kit.MustUnlock(t, kit.MustLock(t, a.FencedMutex("free{x}")))
-				h := kit.MustLock(t, a.FencedMutex("x"))
+				testkit.MustUnlock(t, testkit.MustLock(t, a.FencedMutex("free{x}")))
+				h := testkit.MustLock(t, a.FencedMutex("x"))
 				slot, from, to := leaving(t, cluster, "x")
 				if n := cluster.MoveSome(slot, from, to, x.first); n == 0 {
 					t.Fatal("all keys have gone")
 				}
 
-				again := kit.MustReenter(t, a.FencedMutex("x"), h)
+				again := testkit.MustReenter(t, a.FencedMutex("x"), h)
 				waits := []*engine.Future[*engine.Hold]{
 					b.FencedMutex("x").LockAsync(t.Context()), b.FencedMutex("free{x}").LockAsync(t.Context()),
 				}
@@ -46,9 +46,9 @@ func TestFencingTokensOutliveTheMigrationOfTheirSlot(t *testing.T) {
 				if h.Err() != nil || again.Err() != nil || again.Token() != h.Token() {
 					t.Errorf("the hold: %v; its re-entry: %v, token %d and not %d", h.Err(), again.Err(), again.Token(), h.Token())
 				}
-				kit.MustUnlock(t, again)
+				testkit.MustUnlock(t, again)
 				released := cputime.Now()
-				kit.MustUnlock(t, h)
+				testkit.MustUnlock(t, h)
 				if d := released.Elapsed(); d > 2*time.Second {
 					t.Errorf("released after %v", d)
 				}
@@ -56,14 +56,14 @@ func TestFencingTokensOutliveTheMigrationOfTheirSlot(t *testing.T) {
 				wantPending(t, "one who asks for a free lock", waits[1])
 				cluster.EndMove(slot, from, to)
 				for _, f := range waits {
-					next, err := f.Await(kit.Ctx(t))
+					next, err := f.Await(testkit.Ctx(t))
 					if err != nil {
 						t.Fatal(err)
 					}
 					if next.Token() != h.Token()+1 {
 						t.Errorf("%s: token %d after %d", next.Name(), next.Token(), h.Token())
 					}
-					kit.MustUnlock(t, next)
+					testkit.MustUnlock(t, next)
 				}
 			})
 		})

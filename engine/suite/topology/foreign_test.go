@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -93,20 +93,20 @@ func holdApart(t *testing.T, former, fresh *engine.Engine) (held int) {
 	stays := 0
 	var last error
 	for over := time.Now().Add(foreignFor(t)); time.Now().Before(over); time.Sleep(200 * time.Millisecond) {
-		one, err := former.Mutex("y").TryLock(kit.Within(t, 2*time.Second))
+		one, err := former.Mutex("y").TryLock(testkit.Within(t, 2*time.Second))
 		if err != nil {
 			last = err
 			continue
 		}
 		held++
-		two, err := fresh.Mutex("y").TryLock(kit.Within(t, 2*time.Second))
+		two, err := fresh.Mutex("y").TryLock(testkit.Within(t, 2*time.Second))
 		if err == nil {
 			stays++
-			_ = two.Unlock(kit.Ctx(t))
+			_ = two.Unlock(testkit.Ctx(t))
 		} else if !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("the fresh engine: %v", err)
 		}
-		_ = one.Unlock(kit.Ctx(t))
+		_ = one.Unlock(testkit.Ctx(t))
 	}
 	t.Logf("%d holds in %v, of two engines: %d; the last refusal: %v", held, foreignFor(t), stays, last)
 	if stays > 0 {
@@ -132,19 +132,19 @@ func TestForeign_ClusterAtALearntAddress_IsNotFollowed(t *testing.T) {
 	n := newNetwork(map[string]string{"a.test:7000": a.Addr(), "10.9.0.1:7000": a.Addr()})
 	const url = "redis+cluster://a.test:7000"
 	var log journal
-	former := kit.Open(t, url, n.use, log.use)
-	h := kit.MustLock(t, former.Mutex("x"))
+	former := testkit.Open(t, url, n.use, log.use)
+	h := testkit.MustLock(t, former.Mutex("x"))
 	a.Do("CONFIG", "SET", "cluster-announce-ip", "10.9.0.2")
 	for _, name := range []string{"a.test", ""} { // Valkey keeps the answer to CLUSTER SLOTS until a name changes
 		a.Do("CONFIG", "SET", "cluster-announce-hostname", name)
 	}
-	kit.Eventually(t, "A has its new address", func() bool {
-		return kit.HasText(fmt.Errorf("%v", a.Do("CLUSTER", "SLOTS")), "10.9.0.2")
+	testkit.Eventually(t, "A has its new address", func() bool {
+		return testkit.HasText(fmt.Errorf("%v", a.Do("CLUSTER", "SLOTS")), "10.9.0.2")
 	})
 	n.lead("10.9.0.2:7000", a.Addr())
 	n.lead("10.9.0.1:7000", b.Addr())
 	cutOff(a)
-	fresh := kit.Open(t, url, n.use)
+	fresh := testkit.Open(t, url, n.use)
 	if holdApart(t, former, fresh) == 0 {
 		t.Error("the engine did not find A at its new address")
 	}
@@ -154,7 +154,7 @@ func TestForeign_ClusterAtALearntAddress_IsNotFollowed(t *testing.T) {
 	if got := log.reported(); len(got) != 1 || got[0] != "10.9.0.1:7000" {
 		t.Errorf("reported: %v", got)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 }
 
 // The machine of one node is gone, and another cluster's node has its address.
@@ -165,7 +165,7 @@ func TestForeign_NodeThatTheLayoutNames_GetsNoCommand(t *testing.T) {
 	first, gone := c.Nodes()[0], c.Nodes()[1]
 	n := newNetwork(map[string]string{})
 	var log journal
-	e := kit.Open(t, "redis+cluster://"+first.Addr(), n.use, log.use)
+	e := testkit.Open(t, "redis+cluster://"+first.Addr(), n.use, log.use)
 	var name, other string // in a slot of the node, and of another
 	for i := 0; name == "" || other == ""; i++ {
 		if s := fmt.Sprint("x", i); c.Owner(c.Slot(s)) == gone {
@@ -174,15 +174,15 @@ func TestForeign_NodeThatTheLayoutNames_GetsNoCommand(t *testing.T) {
 			other = s
 		}
 	}
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex(name)))
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex(name)))
 	n.lead(gone.Addr(), foreign.Addr())
 	cutOff(gone)
-	kit.Eventually(t, "the foreign node is reported", func() bool { return len(log.reported()) == 1 })
+	testkit.Eventually(t, "the foreign node is reported", func() bool { return len(log.reported()) == 1 })
 	for over := time.Now().Add(foreignFor(t)); time.Now().Before(over); time.Sleep(200 * time.Millisecond) {
-		if h, err := e.Mutex(name).TryLock(kit.Within(t, 300*time.Millisecond)); err == nil {
+		if h, err := e.Mutex(name).TryLock(testkit.Within(t, 300*time.Millisecond)); err == nil {
 			t.Fatalf("the foreign node gave a lock: %v", h)
 		}
-		kit.MustUnlock(t, kit.MustLock(t, e.Mutex(other)))
+		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex(other)))
 	}
 	if keys, _ := foreign.Do("KEYS", "*").([]any); len(keys) > 0 {
 		t.Errorf("keys at the foreign node: %v", keys)
@@ -191,7 +191,7 @@ func TestForeign_NodeThatTheLayoutNames_GetsNoCommand(t *testing.T) {
 		t.Errorf("reported: %v", got)
 	}
 	n.lead(gone.Addr(), gone.Addr())
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex(name)))
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex(name)))
 }
 
 // Sentinels of somebody else, of a higher epoch, answer at the addresses of two that were learnt.
@@ -203,14 +203,14 @@ func TestForeign_SentinelsAtLearntAddresses_AreNotBelieved(t *testing.T) {
 	n := newNetwork(map[string]string{"s.test:26379": ours.Sentinels()[0].Addr()})
 	const url = "redis+sentinel://s.test:26379/" + redistest.MasterName
 	var log journal
-	former := kit.Open(t, url, n.use, log.use)
-	h := kit.MustLock(t, former.Mutex("x"))
+	former := testkit.Open(t, url, n.use, log.use)
+	h := testkit.MustLock(t, former.Mutex("x"))
 	for i := 1; i < 3; i++ {
 		n.lead(ours.Sentinels()[i].Addr(), theirs.Sentinels()[i].Addr())
 	}
 	cutOff(ours.Sentinels()...)
 	cutOff(ours.Primary())
-	fresh := kit.Open(t, url, n.use)
+	fresh := testkit.Open(t, url, n.use)
 	if holdApart(t, former, fresh) == 0 {
 		t.Error("the engine has lost its primary")
 	}
@@ -224,14 +224,14 @@ func TestForeign_SentinelsAtLearntAddresses_AreNotBelieved(t *testing.T) {
 	if got := log.reported(); len(got) == 0 || len(got) > 2 || len(got) == 2 && got[0] == got[1] {
 		t.Errorf("reported, where two addresses are foreign: %v", got)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	before := ours.Primary()
 	ours.Failover()
-	kit.Eventually(t, "a failover of ours is followed", func() bool {
-		addr := kit.Client(former).AddrOf(0)
+	testkit.Eventually(t, "a failover of ours is followed", func() bool {
+		addr := testkit.Client(former).AddrOf(0)
 		return addr != before.Addr() && addr == ours.Primary().Addr()
 	})
-	kit.MustUnlock(t, kit.MustLock(t, former.Mutex("x")))
+	testkit.MustUnlock(t, testkit.MustLock(t, former.Mutex("x")))
 }
 
 // The primary was promoted, and its address is not configured. Its machine goes, and somebody
@@ -243,16 +243,16 @@ func TestForeign_PrimaryAtTheAddressOfOneThatWasPromoted_GetsNoCommand(t *testin
 	a, b := r.Servers()[0], r.Servers()[1]
 	n := newNetwork(map[string]string{"a.test:6379": a.Addr()})
 	var log journal
-	e := kit.Open(t, "redis+replicas://a.test:6379", n.use, log.use)
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+	e := testkit.Open(t, "redis+replicas://a.test:6379", n.use, log.use)
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 	r.Promote(b)
-	kit.Eventually(t, "the new primary is followed", func() bool { return kit.Client(e).AddrOf(0) == b.Addr() })
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+	testkit.Eventually(t, "the new primary is followed", func() bool { return testkit.Client(e).AddrOf(0) == b.Addr() })
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 
 	b.Kill()
 	n.lead(b.Addr(), foreign.Addr())
 	for over := time.Now().Add(foreignFor(t)); time.Now().Before(over); time.Sleep(100 * time.Millisecond) {
-		if h, err := e.Mutex("x").TryLock(kit.Within(t, 300*time.Millisecond)); err == nil {
+		if h, err := e.Mutex("x").TryLock(testkit.Within(t, 300*time.Millisecond)); err == nil {
 			t.Fatalf("the foreign primary gave a lock: %v", h)
 		}
 	}
@@ -263,5 +263,5 @@ func TestForeign_PrimaryAtTheAddressOfOneThatWasPromoted_GetsNoCommand(t *testin
 		t.Errorf("reported: %v", got)
 	}
 	a.Do("REPLICAOF", "NO", "ONE")
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 }

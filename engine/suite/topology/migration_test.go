@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -35,32 +35,32 @@ func TestLocks_SlotMigratedAtomically_NothingIsLost(t *testing.T) {
 func migrateUnderLoad(t testing.TB, on redistest.Option) {
 	const migrations, holders, triers = 12, 40, 4
 	cluster := redistest.StartCluster(t, false, on)
-	at := kit.Clustered(cluster)
-	a, b := at.Open(t, kit.LeaseOf(6*time.Second)), at.Open(t, kit.LeaseOf(6*time.Second))
+	at := testkit.Clustered(cluster)
+	a, b := at.Open(t, testkit.LeaseOf(6*time.Second)), at.Open(t, testkit.LeaseOf(6*time.Second))
 
 	// All names are in one slot: holds of each kind, and a waiter for each.
 	var holds []*engine.Hold
 	var waits []*engine.Future[*engine.Hold]
-	wait := func(m engine.Mutex) { waits = append(waits, m.LockAsync(kit.Ctx(t))) }
+	wait := func(m engine.Mutex) { waits = append(waits, m.LockAsync(testkit.Ctx(t))) }
 	for i := range holders {
 		name := fmt.Sprintf("{x}:%d", i)
 		switch i % 4 {
 		case 0:
-			holds = append(holds, kit.MustLock(t, a.FairMutex(name)))
+			holds = append(holds, testkit.MustLock(t, a.FairMutex(name)))
 			wait(b.FairMutex(name))
 		case 1:
-			holds = append(holds, kit.MustLock(t, a.RWMutex(name).Reader()))
+			holds = append(holds, testkit.MustLock(t, a.RWMutex(name).Reader()))
 			wait(b.RWMutex(name).Writer())
 		default:
-			holds = append(holds, kit.MustLock(t, a.Mutex(name)))
+			holds = append(holds, testkit.MustLock(t, a.Mutex(name)))
 			wait(b.Mutex(name))
 		}
 	}
 	permits := a.PermitSemaphore("{x}:permits")
-	if err := permits.SetPermits(kit.Ctx(t), 3); err != nil {
+	if err := permits.SetPermits(testkit.Ctx(t), 3); err != nil {
 		t.Fatal(err)
 	}
-	permit, err := permits.Acquire(kit.Ctx(t), 2)
+	permit, err := permits.Acquire(testkit.Ctx(t), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,16 +71,16 @@ func migrateUnderLoad(t testing.TB, on redistest.Option) {
 	ctx, stop := context.WithCancel(context.Background())
 	try := func(i int) {
 		m := b.Mutex(fmt.Sprintf("{x}:free:%d", i))
-		h, err := m.TryLock(kit.Ctx(t))
+		h, err := m.TryLock(testkit.Ctx(t))
 		if tried.Add(1); err != nil {
 			refused.Add(1)
 			t.Errorf("TryLock of a free lock: %v", err)
 			return
 		}
-		if err := h.Unlock(kit.Ctx(t)); err != nil {
+		if err := h.Unlock(testkit.Ctx(t)); err != nil {
 			t.Errorf("unlock: %v", err)
 		}
-		if _, err := b.Mutex("{x}:2").TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+		if _, err := b.Mutex("{x}:2").TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("TryLock of a held lock: %v", err)
 		}
 	}
@@ -97,7 +97,7 @@ func migrateUnderLoad(t testing.TB, on redistest.Option) {
 	for i := 0; i < migrations || began.Elapsed() < 7*time.Second; i++ { // each hold is renewed every two seconds
 		before := tried.Load()
 		cluster.Migrate(slot, primaries[i%len(primaries)])
-		kit.Eventually(t, "somebody tries", func() bool { return tried.Load() > before+2*triers || refused.Load() >= 10 })
+		testkit.Eventually(t, "somebody tries", func() bool { return tried.Load() > before+2*triers || refused.Load() >= 10 })
 	}
 	stop()
 	group.Wait()
@@ -115,14 +115,14 @@ func migrateUnderLoad(t testing.TB, on redistest.Option) {
 	}
 	for i, f := range waits {
 		wantPending(t, holds[i].Name(), f)
-		kit.MustUnlock(t, holds[i])
-		h, err := f.Await(kit.Ctx(t))
+		testkit.MustUnlock(t, holds[i])
+		h, err := f.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatalf("%s: %v", holds[i].Name(), err)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
-	if err := permit.Unlock(kit.Ctx(t)); err != nil {
+	if err := permit.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%s: %d attempts, %d refused", cluster.Nodes()[0].Version(), tried.Load(), refused.Load())

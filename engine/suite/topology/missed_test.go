@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -27,16 +27,16 @@ func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
 				t.Parallel()
 				cluster := redistest.StartCluster(t, false)
 				off := func(c *engine.Config) { c.Sharding = "off" }
-				waiter := kit.Open(t, cluster.URL(), off)
+				waiter := testkit.Open(t, cluster.URL(), off)
 				holder := waiter
 				if where == "in another process" {
-					holder = kit.Open(t, cluster.URL(), off)
+					holder = testkit.Open(t, cluster.URL(), off)
 				}
 				held := mutex(holder)
 				if kind == "Reader" {
 					held = holder.RWMutex("x").Writer()
 				}
-				h := kit.MustLock(t, held, engine.Lease(time.Hour))
+				h := testkit.MustLock(t, held, engine.Lease(time.Hour))
 				scripts := func() (n int64) {
 					for _, s := range cluster.Nodes() {
 						n += s.CommandStats()["evalsha"]
@@ -44,17 +44,17 @@ func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
 					return n
 				}
 				before := scripts()
-				waits := mutex(waiter).LockAsync(kit.Ctx(t))
+				waits := mutex(waiter).LockAsync(testkit.Ctx(t))
 				tries := int64(2) // the second one is that of the confirmation
 				if holder == waiter {
 					tries = 1 // it looks at the hold when it listens
 				}
-				kit.Eventually(t, "it listens, and sleeps", func() bool {
-					return kit.Client(waiter).Stats().ChannelsConfirmed == 1 && scripts() >= before+tries && waiter.Stats().InFlight == 0
+				testkit.Eventually(t, "it listens, and sleeps", func() bool {
+					return testkit.Client(waiter).Stats().ChannelsConfirmed == 1 && scripts() >= before+tries && waiter.Stats().InFlight == 0
 				})
 				cluster.Do("x", "DEL", "x")
 				since := cputime.Now()
-				next, err := waits.Await(kit.Ctx(t))
+				next, err := waits.Await(testkit.Ctx(t))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -64,7 +64,7 @@ func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
 				if err := h.Err(); holder == waiter && kind != "FairMutex" && err == nil { // whose waiters know of no hold
 					t.Error("the hold of the same process is valid")
 				}
-				kit.MustUnlock(t, next)
+				testkit.MustUnlock(t, next)
 			})
 		}
 	}

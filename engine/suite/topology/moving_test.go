@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -46,7 +46,7 @@ func wantPending[T any](t testing.TB, what string, f *engine.Future[T]) {
 // movedAway is a cluster, a lock that one engine holds and another waits for, and the
 // migration of its slot, up to where the key is at its new node and the slot is not.
 type movedAway struct {
-	at       *kit.Site
+	at       *testkit.Site
 	cluster  *redistest.Cluster
 	slot     int
 	from, to *redistest.Server
@@ -58,10 +58,10 @@ type movedAway struct {
 func moveAway(t *testing.T, asleepFirst bool) *movedAway {
 	t.Helper()
 	m := &movedAway{cluster: redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels))}
-	m.at = kit.Clustered(m.cluster)
+	m.at = testkit.Clustered(m.cluster)
 	a := m.at.Open(t)
 	m.waiter = m.at.Open(t)
-	if !kit.Client(m.waiter).Sharded() {
+	if !testkit.Client(m.waiter).Sharded() {
 		t.Fatal("the cluster has sharded messages, and they are not used")
 	}
 	m.slot = m.cluster.Slot("x")
@@ -71,10 +71,10 @@ func moveAway(t *testing.T, asleepFirst bool) *movedAway {
 			m.to = s
 		}
 	}
-	m.hold = kit.MustLock(t, a.Mutex("x"), engine.Lease(time.Hour))
+	m.hold = testkit.MustLock(t, a.Mutex("x"), engine.Lease(time.Hour))
 	wait := func() {
-		m.waits = m.waiter.Mutex("x").LockAsync(kit.Ctx(t))
-		kit.Eventually(t, "it listens", func() bool { return kit.Client(m.waiter).Stats().ChannelsConfirmed == 1 })
+		m.waits = m.waiter.Mutex("x").LockAsync(testkit.Ctx(t))
+		testkit.Eventually(t, "it listens", func() bool { return testkit.Client(m.waiter).Stats().ChannelsConfirmed == 1 })
 	}
 	if asleepFirst {
 		wait()
@@ -90,21 +90,21 @@ func moveAway(t *testing.T, asleepFirst bool) *movedAway {
 func (m *movedAway) granted(t *testing.T, within time.Duration) {
 	t.Helper()
 	start := cputime.Now()
-	h, err := m.waits.Await(kit.Ctx(t))
+	h, err := m.waits.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := start.Elapsed(); d > within {
 		t.Errorf("granted after %v", d)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 }
 
 // The lease is an hour, and no message reaches anybody while the slot is open.
 func TestHeadOfAMovingSlotPolls(t *testing.T) {
 	t.Parallel()
 	m := moveAway(t, false)
-	kit.MustUnlock(t, m.hold)
+	testkit.MustUnlock(t, m.hold)
 	m.granted(t, time.Second)
 	m.cluster.EndMove(m.slot, m.from, m.to)
 	m.at.Clean(t)
@@ -113,7 +113,7 @@ func TestHeadOfAMovingSlotPolls(t *testing.T) {
 func TestHeadThatSleptBeforeItsSlotMovedTriesWhenTheMoveEnds(t *testing.T) {
 	t.Parallel()
 	m := moveAway(t, true)
-	kit.MustUnlock(t, m.hold)
+	testkit.MustUnlock(t, m.hold)
 	m.cluster.EndMove(m.slot, m.from, m.to)
 	m.granted(t, 4*time.Second)
 	m.at.Clean(t)
@@ -122,7 +122,7 @@ func TestHeadThatSleptBeforeItsSlotMovedTriesWhenTheMoveEnds(t *testing.T) {
 func TestHeadThatSleptBeforeItsSlotMovedTriesInAnyCase(t *testing.T) {
 	t.Parallel()
 	m := moveAway(t, true)
-	kit.MustUnlock(t, m.hold)
+	testkit.MustUnlock(t, m.hold)
 	m.granted(t, lock.LongestSleepMissed+2*time.Second)
 	m.cluster.EndMove(m.slot, m.from, m.to)
 	m.at.Clean(t)
@@ -137,8 +137,8 @@ func TestAskToANodeThatIsGoneIsNotRepeatedAtOnce(t *testing.T) {
 	n.On(fakenode.Is("CLUSTER", "SLOTS"), fakenode.Raw(fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)))
 	script := fakenode.Is("EVALSHA")
 	n.On(script, fakenode.Error("ASK 5 127.0.0.1:1"))
-	e := kit.Open(t, "redis+cluster://"+n.Addr()+"?sharding=off")
-	ctx, cancel := context.WithCancel(kit.Ctx(t))
+	e := testkit.Open(t, "redis+cluster://"+n.Addr()+"?sharding=off")
+	ctx, cancel := context.WithCancel(testkit.Ctx(t))
 	start := time.Now()
 	f := e.Mutex("x").LockAsync(ctx)
 	n.WaitFor(8, script)
@@ -146,7 +146,7 @@ func TestAskToANodeThatIsGoneIsNotRepeatedAtOnce(t *testing.T) {
 		t.Errorf("eight times within %v", d)
 	}
 	cancel()
-	if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
+	if _, err := f.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
 		t.Error(err)
 	}
 }
@@ -155,33 +155,33 @@ func TestAskToANodeThatIsGoneIsNotRepeatedAtOnce(t *testing.T) {
 // the old one, a replica, live on. This process only renews.
 func TestQuietHolderFollowsANameThatMoves(t *testing.T) {
 	t.Parallel()
-	kit.Steady(t, func(t testing.TB) {
+	testkit.Steady(t, func(t testing.TB) {
 		r := redistest.StartReplicated(t, 1)
 		a, b := r.Servers()[0], r.Servers()[1]
 		var to atomic.Value
 		to.Store(a.Addr())
-		e := kit.Open(t, "redis://some.name:6379", kit.LeaseOf(3*time.Second), func(c *engine.Config) {
+		e := testkit.Open(t, "redis://some.name:6379", testkit.LeaseOf(3*time.Second), func(c *engine.Config) {
 			c.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, to.Load().(string))
 			}
 		})
-		h := kit.MustLock(t, e.Mutex("x"))
-		waiter := e.Mutex("x").LockAsync(kit.Ctx(t)) // so that it listens, too
-		kit.Eventually(t, "it listens", func() bool { return kit.Client(e).Stats().ChannelsConfirmed == 1 })
+		h := testkit.MustLock(t, e.Mutex("x"))
+		waiter := e.Mutex("x").LockAsync(testkit.Ctx(t)) // so that it listens, too
+		testkit.Eventually(t, "it listens", func() bool { return testkit.Client(e).Stats().ChannelsConfirmed == 1 })
 		r.AwaitInStep()
 		r.Promote(b)
 		to.Store(b.Addr())
 		renewed := e.Stats().Renewed
-		kit.Eventually(t, "it is renewed at the new primary", func() bool { return e.Stats().Renewed > renewed+1 })
+		testkit.Eventually(t, "it is renewed at the new primary", func() bool { return e.Stats().Renewed > renewed+1 })
 		if err := h.Err(); err != nil {
 			t.Fatal(err)
 		}
-		kit.Eventually(t, "it listens there", func() bool { return fmt.Sprint(b.Do("PUBSUB", "CHANNELS")) == "[redisson_lock__channel:{x}]" })
-		kit.MustUnlock(t, h)
-		if h, err := waiter.Await(kit.Ctx(t)); err != nil {
+		testkit.Eventually(t, "it listens there", func() bool { return fmt.Sprint(b.Do("PUBSUB", "CHANNELS")) == "[redisson_lock__channel:{x}]" })
+		testkit.MustUnlock(t, h)
+		if h, err := waiter.Await(testkit.Ctx(t)); err != nil {
 			t.Error(err)
 		} else {
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
 	})
 }
@@ -190,21 +190,21 @@ func TestQuietHolderFollowsANameThatMoves(t *testing.T) {
 func TestWaitersAreWokenAfterAPromotion(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 1)
-	at := kit.Replicated(r)
+	at := testkit.Replicated(r)
 	a, b := at.Open(t), at.Open(t)
-	h := kit.MustLock(t, a.Mutex("x"))
-	f := b.Mutex("x").LockAsync(kit.Ctx(t))
-	kit.Eventually(t, "it listens", func() bool { return kit.Client(b).Stats().ChannelsConfirmed == 1 })
+	h := testkit.MustLock(t, a.Mutex("x"))
+	f := b.Mutex("x").LockAsync(testkit.Ctx(t))
+	testkit.Eventually(t, "it listens", func() bool { return testkit.Client(b).Stats().ChannelsConfirmed == 1 })
 	r.AwaitInStep()
 	promoted := r.Servers()[1]
 	r.Promote(promoted)
-	kit.Eventually(t, "it listens at the new primary", func() bool {
+	testkit.Eventually(t, "it listens at the new primary", func() bool {
 		return fmt.Sprint(promoted.Do("PUBSUB", "NUMSUB", "redisson_lock__channel:{x}")) == "[redisson_lock__channel:{x} 1]"
 	})
-	kit.MustUnlock(t, h)
-	next, err := f.Await(kit.Ctx(t))
+	testkit.MustUnlock(t, h)
+	next, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, next)
+	testkit.MustUnlock(t, next)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -16,7 +16,7 @@ import (
 func TestClusterBehindAddressTranslation(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false)
-	at := kit.Clustered(cluster)
+	at := testkit.Clustered(cluster)
 	outside := make(map[string]*faultproxy.Proxy)
 	for _, s := range cluster.Nodes() {
 		outside[s.Addr()] = faultproxy.New(t, "tcp", s.Addr())
@@ -37,10 +37,10 @@ func TestClusterBehindAddressTranslation(t *testing.T) {
 	var holds []*engine.Hold
 	var futures []*engine.Future[*engine.Hold]
 	for i := range n {
-		holds = append(holds, kit.MustLock(t, a.Mutex(fmt.Sprint("x", i))))
-		futures = append(futures, b.Mutex(fmt.Sprint("x", i)).LockAsync(kit.Ctx(t)))
+		holds = append(holds, testkit.MustLock(t, a.Mutex(fmt.Sprint("x", i))))
+		futures = append(futures, b.Mutex(fmt.Sprint("x", i)).LockAsync(testkit.Ctx(t)))
 	}
-	kit.Eventually(t, "all listen", func() bool { return kit.Client(b).Stats().ChannelsConfirmed == n })
+	testkit.Eventually(t, "all listen", func() bool { return testkit.Client(b).Stats().ChannelsConfirmed == n })
 	for _, p := range outside {
 		if p.Cut(faultproxy.All) < 6 {
 			t.Error("a node has fewer connections than two engines make: they go past AddrMap")
@@ -57,12 +57,12 @@ func TestClusterBehindAddressTranslation(t *testing.T) {
 		}
 	}
 	for i := range n {
-		kit.MustUnlock(t, holds[i])
-		h, err := futures[i].Await(kit.Ctx(t))
+		testkit.MustUnlock(t, holds[i])
+		h, err := futures[i].Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, h)
+		testkit.MustUnlock(t, h)
 	}
 	at.Clean(t)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -28,20 +28,20 @@ func TestPermitsOutliveTheMigrationOfTheirSlot(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			kit.Steady(t, func(t testing.TB) {
+			testkit.Steady(t, func(t testing.TB) {
 				cluster := redistest.StartCluster(t, false)
-				at := kit.Clustered(cluster)
-				lease := kit.LeaseOf(2 * time.Second)
+				at := testkit.Clustered(cluster)
+				lease := testkit.LeaseOf(2 * time.Second)
 				a, b := at.Open(t, lease), at.Open(t, lease)
 				var held []*engine.Hold
 				for _, e := range []*engine.Engine{a, b} {
 					for _, name := range []string{"x", "w{x}"} {
 						s := e.PermitSemaphore(name)
-						if err := s.SetPermits(kit.Ctx(t), 6); err != nil {
+						if err := s.SetPermits(testkit.Ctx(t), 6); err != nil {
 							t.Fatal(err)
 						}
 						for n := 1; n < 3; n++ {
-							h, err := s.Acquire(kit.Ctx(t), n)
+							h, err := s.Acquire(testkit.Ctx(t), n)
 							if err != nil {
 								t.Fatal(err)
 							}
@@ -78,26 +78,26 @@ func TestPermitsOutliveTheMigrationOfTheirSlot(t *testing.T) {
 					t.Errorf("one who waits: %v", err)
 				}
 				// While the keys are apart it is repeated, for a lease; then it is owed.
-				if _, err := back.Await(kit.Ctx(t)); !errors.Is(err, x.back) {
+				if _, err := back.Await(testkit.Ctx(t)); !errors.Is(err, x.back) {
 					t.Errorf("the release during the move: %v, want %v", err, x.back)
 				}
 				cluster.EndMove(slot, from, to)
-				if err := held[1].Unlock(kit.Ctx(t)); err != nil {
+				if err := held[1].Unlock(testkit.Ctx(t)); err != nil {
 					t.Error(err)
 				}
-				got, err := waits.Await(kit.Ctx(t))
+				got, err := waits.Await(testkit.Ctx(t))
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, h := range append(held[2:], got) {
-					if err := h.Unlock(kit.Ctx(t)); err != nil {
+					if err := h.Unlock(testkit.Ctx(t)); err != nil {
 						t.Error(err)
 					}
 				}
 				for _, name := range []string{"x", "w{x}"} {
 					s := a.PermitSemaphore(name)
-					kit.Eventually(t, "all permits of "+name+" are back", func() bool {
-						n, err := s.Available(kit.Ctx(t))
+					testkit.Eventually(t, "all permits of "+name+" are back", func() bool {
+						n, err := s.Available(testkit.Ctx(t))
 						return err == nil && n == 6
 					})
 				}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -76,7 +76,7 @@ func mustDo(t *testing.T, s *redistest.Server, words ...string) {
 // awaitKnown waits until a machine knows who serves what.
 func (c *namedCluster) awaitKnown(t *testing.T, m *redistest.Server) {
 	t.Helper()
-	kit.Eventually(t, "it knows all names", func() bool {
+	testkit.Eventually(t, "it knows all names", func() bool {
 		nodes := m.Info("CLUSTER", "NODES")
 		for _, s := range c.shards {
 			if !strings.Contains(nodes, ","+s.name) {
@@ -99,7 +99,7 @@ func (c *namedCluster) open(t *testing.T, change ...func(*engine.Config)) *engin
 	for _, s := range c.shards {
 		seeds = append(seeds, net.JoinHostPort(s.name, s.port))
 	}
-	return kit.Open(t, "redis+cluster://"+strings.Join(seeds, ","), append(change, func(cfg *engine.Config) {
+	return testkit.Open(t, "redis+cluster://"+strings.Join(seeds, ","), append(change, func(cfg *engine.Config) {
 		cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			host, _, _ := net.SplitHostPort(addr)
 			for _, s := range c.shards {
@@ -121,11 +121,11 @@ func (c *namedCluster) replace(t *testing.T, s *namedShard) (old *redistest.Serv
 	mustDo(t, m, "CLUSTER", "MEET", "127.0.0.1", s.port)
 	c.awaitKnown(t, m)
 	mustDo(t, m, "CLUSTER", "REPLICATE", old.Info("CLUSTER", "MYID"))
-	kit.Eventually(t, "the new machine is in step", func() bool { return strings.Contains(m.Info("INFO", "replication"), "master_link_status:up") })
+	testkit.Eventually(t, "the new machine is in step", func() bool { return strings.Contains(m.Info("INFO", "replication"), "master_link_status:up") })
 	s.machine = m
 	s.lead(ip)
 	asked := cputime.Mark{}
-	kit.Eventually(t, "the failover", func() bool {
+	testkit.Eventually(t, "the failover", func() bool {
 		if strings.Contains(m.Info("INFO", "replication"), "role:master") {
 			return true
 		}
@@ -136,7 +136,7 @@ func (c *namedCluster) replace(t *testing.T, s *namedShard) (old *redistest.Serv
 		}
 		return false
 	})
-	kit.Eventually(t, "the old machine knows", func() bool { return strings.Contains(old.Info("INFO", "replication"), "role:slave") })
+	testkit.Eventually(t, "the old machine knows", func() bool { return strings.Contains(old.Info("INFO", "replication"), "role:slave") })
 	return old
 }
 
@@ -159,13 +159,13 @@ func TestCluster_MachinesReplacedBehindStableNames_LosesNothing(t *testing.T) {
 	var holds, wanted []*engine.Hold
 	var waits []*engine.Future[*engine.Hold]
 	for i := range held {
-		holds = append(holds, kit.MustLock(t, keeper.Mutex(fmt.Sprint("held", i))))
+		holds = append(holds, testkit.MustLock(t, keeper.Mutex(fmt.Sprint("held", i))))
 	}
 	for i := range waiting {
-		wanted = append(wanted, kit.MustLock(t, keeper.Mutex(fmt.Sprint("wanted", i))))
-		waits = append(waits, waiter.Mutex(fmt.Sprint("wanted", i)).LockAsync(kit.Within(t, 10*kit.Limit)))
+		wanted = append(wanted, testkit.MustLock(t, keeper.Mutex(fmt.Sprint("wanted", i))))
+		waits = append(waits, waiter.Mutex(fmt.Sprint("wanted", i)).LockAsync(testkit.Within(t, 10*testkit.Limit)))
 	}
-	kit.Eventually(t, "all waiters listen", func() bool { return kit.Client(waiter).Stats().ChannelsConfirmed == waiting })
+	testkit.Eventually(t, "all waiters listen", func() bool { return testkit.Client(waiter).Stats().ChannelsConfirmed == waiting })
 
 	// In each shard somebody locks and unlocks all the time.
 	stop := make(chan struct{})
@@ -174,8 +174,8 @@ func TestCluster_MachinesReplacedBehindStableNames_LosesNothing(t *testing.T) {
 	for i := range c.shards {
 		m := other.Mutex(c.nameIn(i, "other"))
 		wg.Go(func() {
-			for kit.Pause(stop, time.Millisecond) {
-				ctx, cancel := cputime.WithTimeout(context.Background(), kit.Limit)
+			for testkit.Pause(stop, time.Millisecond) {
+				ctx, cancel := cputime.WithTimeout(context.Background(), testkit.Limit)
 				h, err := m.Lock(ctx)
 				if err == nil {
 					err = h.Unlock(ctx)
@@ -194,7 +194,7 @@ func TestCluster_MachinesReplacedBehindStableNames_LosesNothing(t *testing.T) {
 	for i, s := range c.shards {
 		old := c.replace(t, s)
 		start, before := cputime.Now(), passed[i].Load()
-		kit.Eventually(t, "the next success", func() bool { return passed[i].Load() >= before+2 })
+		testkit.Eventually(t, "the next success", func() bool { return passed[i].Load() >= before+2 })
 		took := start.Elapsed()
 		t.Logf("%s: goes on %v after the old machine knew", s.name, took.Round(time.Millisecond))
 		if took > time.Second {
@@ -202,18 +202,18 @@ func TestCluster_MachinesReplacedBehindStableNames_LosesNothing(t *testing.T) {
 		}
 		from, to := len(wanted)*i/len(c.shards), len(wanted)*(i+1)/len(c.shards)
 		for j := from; j < to; j++ {
-			kit.MustUnlock(t, wanted[j])
+			testkit.MustUnlock(t, wanted[j])
 		}
 		for j := from; j < to; j++ {
-			h, err := waits[j].Await(kit.Ctx(t))
+			h, err := waits[j].Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatalf("waiter %d: %v", j, err)
 			}
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		}
 		renewed := keeper.Stats().Renewed
-		kit.RenewAll(keeper)
-		kit.Eventually(t, "all are renewed", func() bool { return keeper.Stats().Renewed >= renewed+held })
+		testkit.RenewAll(keeper)
+		testkit.Eventually(t, "all are renewed", func() bool { return keeper.Stats().Renewed >= renewed+held })
 		old.Kill()
 	}
 	for i, h := range holds {
@@ -248,12 +248,12 @@ func connectionsOf(s *redistest.Server) (ids []string) {
 func TestCluster_OrdinaryFailover_KeepsConnections(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, true, redistest.Line("cluster-require-full-coverage yes"))
-	e := kit.Clustered(cluster).Open(t, kit.LeaseOf(time.Minute))
-	h := kit.MustLock(t, e.Mutex("x"))
+	e := testkit.Clustered(cluster).Open(t, testkit.LeaseOf(time.Minute))
+	h := testkit.MustLock(t, e.Mutex("x"))
 	slot := cluster.Slot("x")
 	cluster.Failover(cluster.ReplicaOf(cluster.AwaitOwner(slot)))
-	kit.MustUnlock(t, h)
-	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+	testkit.MustUnlock(t, h)
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 	if n := e.Stats().Reconnects; n != 0 {
 		t.Errorf("%d connections were made anew", n)
 	}
@@ -266,24 +266,24 @@ func TestCluster_OrdinaryFailover_KeepsConnections(t *testing.T) {
 			gone = s
 		}
 	}
-	kit.Eventually(t, "the client has connections to the primary", func() bool { return len(connectionsOf(primary)) >= 3 })
+	testkit.Eventually(t, "the client has connections to the primary", func() bool { return len(connectionsOf(primary)) >= 3 })
 	before := connectionsOf(primary)
 	cluster.ReplicaOf(gone).Kill()
 	gone.Kill()
-	kit.Eventually(t, "the cluster is down", func() bool {
+	testkit.Eventually(t, "the cluster is down", func() bool {
 		v, _ := primary.Do("GET", "x").(redistest.ReplyError)
 		return strings.HasPrefix(string(v), "CLUSTERDOWN")
 	})
-	f := e.Mutex("x").LockAsync(kit.Ctx(t))
+	f := e.Mutex("x").LockAsync(testkit.Ctx(t))
 	const outage = 2500 * time.Millisecond // long enough for two questions
 	began := time.Now()
-	kit.Eventually(t, "the outage has lasted", func() bool { return time.Since(began) > outage })
+	testkit.Eventually(t, "the outage has lasted", func() bool { return time.Since(began) > outage })
 	gone.Restart()
-	h, err := f.Await(kit.Ctx(t))
+	h, err := f.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	after := connectionsOf(primary)
 	lost := 0
 	for _, id := range before {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -15,39 +15,39 @@ import (
 // deployment.
 func TestNoReplicaIsAskedForAState(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(t *testing.T) (at *kit.Site, replicas []*redistest.Server, inStep func()){
-		"replicas": func(t *testing.T) (*kit.Site, []*redistest.Server, func()) {
+	for name, start := range map[string]func(t *testing.T) (at *testkit.Site, replicas []*redistest.Server, inStep func()){
+		"replicas": func(t *testing.T) (*testkit.Site, []*redistest.Server, func()) {
 			r := redistest.StartReplicated(t, 2)
-			return kit.Replicated(r), r.Servers()[1:], r.AwaitInStep
+			return testkit.Replicated(r), r.Servers()[1:], r.AwaitInStep
 		},
-		"sentinel": func(t *testing.T) (*kit.Site, []*redistest.Server, func()) {
+		"sentinel": func(t *testing.T) (*testkit.Site, []*redistest.Server, func()) {
 			r := redistest.StartSentinel(t)
-			return kit.Replicated(r), r.Servers()[1:], r.AwaitInStep
+			return testkit.Replicated(r), r.Servers()[1:], r.AwaitInStep
 		},
-		"cluster": func(t *testing.T) (*kit.Site, []*redistest.Server, func()) {
+		"cluster": func(t *testing.T) (*testkit.Site, []*redistest.Server, func()) {
 			c := redistest.StartCluster(t, true)
 			var replicas []*redistest.Server
 			for _, primary := range c.Primaries() {
 				replicas = append(replicas, c.ReplicaOf(primary))
 			}
-			return kit.Clustered(c), replicas, c.AwaitInStep
+			return testkit.Clustered(c), replicas, c.AwaitInStep
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at, replicas, inStep := start(t)
-			e := at.Open(t, kit.LeaseOf(time.Hour)) // a renewal would be one more script
+			e := at.Open(t, testkit.LeaseOf(time.Hour)) // a renewal would be one more script
 			locks := []engine.Mutex{e.Mutex("m"), e.FairMutex("f"), e.FencedMutex("t"), e.RWMutex("r").Reader(), e.RWMutex("w").Writer()}
 			for _, m := range locks {
-				kit.MustLock(t, m)
+				testkit.MustLock(t, m)
 			}
 			sem, latch, permits := e.Semaphore("s"), e.Latch("l"), e.PermitSemaphore("p")
-			_, err1 := sem.TrySetPermits(kit.Ctx(t), 3)
-			_, err2 := latch.TrySetCount(kit.Ctx(t), 3)
-			if err := errors.Join(err1, err2, permits.SetPermits(kit.Ctx(t), 3)); err != nil {
+			_, err1 := sem.TrySetPermits(testkit.Ctx(t), 3)
+			_, err2 := latch.TrySetCount(testkit.Ctx(t), 3)
+			if err := errors.Join(err1, err2, permits.SetPermits(testkit.Ctx(t), 3)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := permits.Acquire(kit.Ctx(t), 1); err != nil {
+			if _, err := permits.Acquire(testkit.Ctx(t), 1); err != nil {
 				t.Fatal(err)
 			}
 			inStep()
@@ -59,7 +59,7 @@ func TestNoReplicaIsAskedForAState(t *testing.T) {
 			}
 			asked, answered := scriptsOf(replicas), scriptsOf(at.Servers())
 			for _, m := range locks {
-				if st, err := m.State(kit.Ctx(t)); err != nil || !st.Mine {
+				if st, err := m.State(testkit.Ctx(t)); err != nil || !st.Mine {
 					t.Errorf("%s: %+v, %v", m.Name(), st, err)
 				}
 			}
@@ -73,7 +73,7 @@ func TestNoReplicaIsAskedForAState(t *testing.T) {
 				"permits that are held":      {permits.Acquired, 1},
 				"all permits":                {permits.Capacity, 3},
 			} {
-				if n, err := ask.of(kit.Ctx(t)); n != ask.want || err != nil {
+				if n, err := ask.of(testkit.Ctx(t)); n != ask.want || err != nil {
 					t.Errorf("%s: %d, %v; want %d", what, n, err, ask.want)
 				}
 			}

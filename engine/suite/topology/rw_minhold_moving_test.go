@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -31,38 +31,38 @@ func TestAReaderLeavesNothingOfAMinHoldWhileItsSlotMoves(t *testing.T) {
 				opts = append(opts, redistest.OnValkey(t))
 			}
 			cluster := redistest.StartCluster(t, false, opts...)
-			at := kit.Clustered(cluster)
+			at := testkit.Clustered(cluster)
 			e, other := at.Open(t), at.Open(t)
 			const minHold = 100 * time.Millisecond
-			w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(minHold))
+			w := testkit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(minHold))
 			began := cputime.Now()
-			r, err := e.RWMutex("x").Reader().Lock(w.Context(kit.Ctx(t)), engine.Lease(time.Hour))
+			r, err := e.RWMutex("x").Reader().Lock(w.Context(testkit.Ctx(t)), engine.Lease(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
-			kit.MustUnlock(t, w)
-			kit.Eventually(t, "the MinHold is over", func() bool { return began.Elapsed() > 2*minHold })
+			testkit.MustUnlock(t, w)
+			testkit.Eventually(t, "the MinHold is over", func() bool { return began.Elapsed() > 2*minHold })
 
 			slot, from, to := leaving(t, cluster, "x")
 			if x.moved {
 				cluster.MoveKeys(slot, from, to)
 			}
 			unlock := r.UnlockAsync()
-			waits := other.RWMutex("x").Writer().LockAsync(kit.Ctx(t))
-			kit.Pause(nil, 500*time.Millisecond)
+			waits := other.RWMutex("x").Writer().LockAsync(testkit.Ctx(t))
+			testkit.Pause(nil, 500*time.Millisecond)
 			cluster.EndMove(slot, from, to)
 			start := cputime.Now()
-			if _, err := unlock.Await(kit.Ctx(t)); err != nil {
+			if _, err := unlock.Await(testkit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
-			next, err := waits.Await(kit.Ctx(t))
+			next, err := waits.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if d := start.Elapsed(); d > 3*time.Second {
 				t.Errorf("granted %v after the move", d)
 			}
-			kit.MustUnlock(t, next)
+			testkit.MustUnlock(t, next)
 			at.Clean(t)
 		})
 	}
@@ -79,33 +79,33 @@ func TestWhatIsRefusedForLongerThanItsLeaseIsReleasedWhenTheMoveEnds(t *testing.
 	}{
 		{"the last reader beside what is left of a MinHold", func(t *testing.T, e, other *engine.Engine, move func()) func() {
 			const minHold = 100 * time.Millisecond
-			w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(minHold))
+			w := testkit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(minHold))
 			began := cputime.Now()
-			r := kit.MustReenterWith(t, w.Context(kit.Ctx(t)), e.RWMutex("x").Reader())
-			kit.MustUnlock(t, w)
-			long := kit.MustLock(t, other.RWMutex("x").Reader(), engine.Lease(time.Hour))
-			kit.Eventually(t, "the MinHold is over", func() bool { return began.Elapsed() > 2*minHold })
+			r := testkit.MustReenterWith(t, w.Context(testkit.Ctx(t)), e.RWMutex("x").Reader())
+			testkit.MustUnlock(t, w)
+			long := testkit.MustLock(t, other.RWMutex("x").Reader(), engine.Lease(time.Hour))
+			testkit.Eventually(t, "the MinHold is over", func() bool { return began.Elapsed() > 2*minHold })
 			move()
-			kit.MustUnlock(t, long) // in doubt: the hash keeps the hour
+			testkit.MustUnlock(t, long) // in doubt: the hash keeps the hour
 			r.UnlockAsync()
 			return func() {}
 		}},
 		{"a writer with a MinHold beside a reader", func(t *testing.T, e, _ *engine.Engine, move func()) func() {
-			w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(longMove+2*time.Second))
-			r, err := e.RWMutex("x").Reader().Lock(w.Context(kit.Ctx(t)), engine.Lease(time.Hour))
+			w := testkit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(longMove+2*time.Second))
+			r, err := e.RWMutex("x").Reader().Lock(w.Context(testkit.Ctx(t)), engine.Lease(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
 			move()
 			w.UnlockAsync()
-			return func() { kit.MustUnlock(t, r) }
+			return func() { testkit.MustUnlock(t, r) }
 		}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			cluster := redistest.StartCluster(t, false)
-			at := kit.Clustered(cluster)
-			e, other := at.Open(t, kit.LeaseOf(time.Second)), at.Open(t)
+			at := testkit.Clustered(cluster)
+			e, other := at.Open(t, testkit.LeaseOf(time.Second)), at.Open(t)
 			var slot int
 			var from, to *redistest.Server
 			end := x.begin(t, e, other, func() {
@@ -114,14 +114,14 @@ func TestWhatIsRefusedForLongerThanItsLeaseIsReleasedWhenTheMoveEnds(t *testing.
 					cluster.MoveSome(slot, from, to, func(key string) bool { return key == "x" })
 				}
 			})
-			kit.Pause(nil, longMove)
+			testkit.Pause(nil, longMove)
 			cluster.EndMove(slot, from, to)
 			end()
-			next, err := other.RWMutex("x").Writer().Lock(kit.Ctx(t))
+			next, err := other.RWMutex("x").Writer().Lock(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			kit.MustUnlock(t, next)
+			testkit.MustUnlock(t, next)
 			at.Clean(t)
 		})
 	}
@@ -132,18 +132,18 @@ func TestWhatIsRefusedForLongerThanItsLeaseIsReleasedWhenTheMoveEnds(t *testing.
 func TestWhatIsRefusedIsReleasedHoweverLongNobodyAnswersThen(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false)
-	at := kit.Clustered(cluster)
-	e, other := at.Open(t, kit.LeaseOf(time.Second)), at.Open(t)
+	at := testkit.Clustered(cluster)
+	e, other := at.Open(t, testkit.LeaseOf(time.Second)), at.Open(t)
 	const minHold = 100 * time.Millisecond
-	w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(minHold))
+	w := testkit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(minHold))
 	began := cputime.Now()
-	r := kit.MustReenterWith(t, w.Context(kit.Ctx(t)), e.RWMutex("x").Reader())
-	kit.MustUnlock(t, w)
-	long := kit.MustLock(t, other.RWMutex("x").Reader(), engine.Lease(time.Hour))
-	kit.Eventually(t, "the MinHold is over", func() bool { return began.Elapsed() > 2*minHold })
+	r := testkit.MustReenterWith(t, w.Context(testkit.Ctx(t)), e.RWMutex("x").Reader())
+	testkit.MustUnlock(t, w)
+	long := testkit.MustLock(t, other.RWMutex("x").Reader(), engine.Lease(time.Hour))
+	testkit.Eventually(t, "the MinHold is over", func() bool { return began.Elapsed() > 2*minHold })
 	slot, from, to := leaving(t, cluster, "x")
 	cluster.MoveSome(slot, from, to, func(key string) bool { return key == "x" })
-	kit.MustUnlock(t, long) // in doubt: the hash keeps the hour
+	testkit.MustUnlock(t, long) // in doubt: the hash keeps the hour
 	nodes := cluster.Primaries()
 	refused := func() (n int64) {
 		for _, s := range nodes {
@@ -153,21 +153,21 @@ func TestWhatIsRefusedIsReleasedHoweverLongNobodyAnswersThen(t *testing.T) {
 	}
 	before := refused()
 	r.UnlockAsync()
-	kit.Eventually(t, "it is refused", func() bool { return refused() > before+1 }) // and asked again
+	testkit.Eventually(t, "it is refused", func() bool { return refused() > before+1 }) // and asked again
 	for _, s := range nodes {
 		s.Stop()
 	}
-	kit.Pause(nil, 11*time.Second) // a lease, one more, 2 s, a command's time, and some
+	testkit.Pause(nil, 11*time.Second) // a lease, one more, 2 s, a command's time, and some
 	for _, s := range nodes {
 		s.Cont()
 	}
-	kit.Pause(nil, time.Second) // what lies in the nodes' sockets is refused, too
+	testkit.Pause(nil, time.Second) // what lies in the nodes' sockets is refused, too
 	cluster.EndMove(slot, from, to)
-	next, err := other.RWMutex("x").Writer().Lock(kit.Ctx(t))
+	next, err := other.RWMutex("x").Writer().Lock(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, next) // a timeout key of the hour may be left
+	testkit.MustUnlock(t, next) // a timeout key of the hour may be left
 }
 
 // What is left of a MinHold can be taken away by its id, which State shows, although nobody can see
@@ -175,15 +175,15 @@ func TestWhatIsRefusedIsReleasedHoweverLongNobodyAnswersThen(t *testing.T) {
 func TestWhatIsLeftOfAMinHoldMayBeForcedWhileItsSlotMoves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false)
-	at := kit.Clustered(cluster)
+	at := testkit.Clustered(cluster)
 	e := at.Open(t)
-	w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(3*time.Second))
-	r, err := e.RWMutex("x").Reader().Lock(w.Context(kit.Ctx(t)))
+	w := testkit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(3*time.Second))
+	r, err := e.RWMutex("x").Reader().Lock(w.Context(testkit.Ctx(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kit.MustUnlock(t, w)
-	s, err := e.RWMutex("x").State(kit.Ctx(t))
+	testkit.MustUnlock(t, w)
+	s, err := e.RWMutex("x").State(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,15 +193,15 @@ func TestWhatIsLeftOfAMinHoldMayBeForcedWhileItsSlotMoves(t *testing.T) {
 			nobody = h.ID
 		}
 	}
-	kit.Eventually(t, "the MinHold is over", func() bool {
+	testkit.Eventually(t, "the MinHold is over", func() bool {
 		return cluster.Do("x", "EXISTS", "{x}:"+nobody+":rwlock_timeout:1") == int64(0)
 	})
 
 	slot, from, to := leaving(t, cluster, "x")
-	if ok, err := e.RWMutex("x").Reader().ForceUnlock(kit.Ctx(t), engine.IfHolder(nobody)); err != nil || !ok {
+	if ok, err := e.RWMutex("x").Reader().ForceUnlock(testkit.Ctx(t), engine.IfHolder(nobody)); err != nil || !ok {
 		t.Errorf("ForceUnlock of %q: %v, %v", nobody, ok, err)
 	}
-	kit.MustUnlock(t, r)
+	testkit.MustUnlock(t, r)
 	cluster.MoveKeys(slot, from, to)
 	cluster.EndMove(slot, from, to)
 	at.Clean(t)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -27,16 +27,16 @@ func TestReadersOutliveTheMigrationOfTheirSlot(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			kit.Steady(t, func(t testing.TB) {
+			testkit.Steady(t, func(t testing.TB) {
 				cluster := redistest.StartCluster(t, false)
-				at := kit.Clustered(cluster)
-				lease := kit.LeaseOf(2 * time.Second)
+				at := testkit.Clustered(cluster)
+				lease := testkit.LeaseOf(2 * time.Second)
 				a, b := at.Open(t, lease), at.Open(t, lease)
 				l := a.RWMutex("x")
-				held := []*engine.Hold{kit.MustLock(t, l.Reader()), kit.MustLock(t, b.RWMutex("x").Reader()), kit.MustLock(t, l.Reader())}
-				long := kit.MustLock(t, l.Reader(), engine.Lease(8*time.Second))
-				w := kit.MustLock(t, a.RWMutex("w{x}").Writer())
-				beside, err := a.RWMutex("w{x}").Reader().Lock(w.Context(kit.Ctx(t)))
+				held := []*engine.Hold{testkit.MustLock(t, l.Reader()), testkit.MustLock(t, b.RWMutex("x").Reader()), testkit.MustLock(t, l.Reader())}
+				long := testkit.MustLock(t, l.Reader(), engine.Lease(8*time.Second))
+				w := testkit.MustLock(t, a.RWMutex("w{x}").Writer())
+				beside, err := a.RWMutex("w{x}").Reader().Lock(w.Context(testkit.Ctx(t)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -49,9 +49,9 @@ func TestReadersOutliveTheMigrationOfTheirSlot(t *testing.T) {
 				}
 				cluster.BeginMove(slot, from, to)
 				left := cluster.MoveSome(slot, from, to, x.first)
-				kit.MustUnlock(t, long) // whose time the hash had; its timeout key may stay until that is over
-				kit.MustUnlock(t, held[0])
-				kit.MustUnlock(t, w)
+				testkit.MustUnlock(t, long) // whose time the hash had; its timeout key may stay until that is over
+				testkit.MustUnlock(t, held[0])
+				testkit.MustUnlock(t, w)
 				waits := b.RWMutex("x").Writer().LockAsync(t.Context())
 				stayApart(t)
 				for i, h := range append(held[1:], beside) {
@@ -63,19 +63,19 @@ func TestReadersOutliveTheMigrationOfTheirSlot(t *testing.T) {
 					t.Errorf("a writer beside readers: %v", err)
 				}
 				for _, m := range []engine.Mutex{l.Writer(), a.RWMutex("w{x}").Writer()} {
-					if h, err := m.TryLock(kit.Ctx(t)); err == nil {
+					if h, err := m.TryLock(testkit.Ctx(t)); err == nil {
 						t.Errorf("a writer beside readers: %v", h)
 					}
 				}
 				cluster.EndMove(slot, from, to)
 				for _, h := range append(held[1:], beside) {
-					kit.MustUnlock(t, h)
+					testkit.MustUnlock(t, h)
 				}
-				h, err := waits.Await(kit.Ctx(t))
+				h, err := waits.Await(testkit.Ctx(t))
 				if err != nil {
 					t.Fatal(err)
 				}
-				kit.MustUnlock(t, h)
+				testkit.MustUnlock(t, h)
 				at.Clean(t)
 			})
 		})
@@ -95,21 +95,21 @@ func TestAWriterOutlivesTheMigrationOfItsSlotAndIsDowngradedLater(t *testing.T) 
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			kit.Steady(t, func(t testing.TB) {
+			testkit.Steady(t, func(t testing.TB) {
 				cluster := redistest.StartCluster(t, false)
-				at := kit.Clustered(cluster)
-				lease := kit.LeaseOf(3 * time.Second)
+				at := testkit.Clustered(cluster)
+				lease := testkit.LeaseOf(3 * time.Second)
 				a, b := at.Open(t, lease), at.Open(t, lease)
 				l := a.RWMutex("x")
-				w := kit.MustLock(t, l.Writer())
+				w := testkit.MustLock(t, l.Writer())
 				waits := b.RWMutex("x").Reader().LockAsync(t.Context())
 				slot, from, to := leaving(t, cluster, "x")
 				cluster.MoveSome(slot, from, to, x.first)
 				refused := func() {
 					t.Helper()
 					began := cputime.Now()
-					_, err := l.Downgrade(kit.Ctx(t), w)
-					if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) || !kit.HasText(err, "TRYAGAIN") {
+					_, err := l.Downgrade(testkit.Ctx(t), w)
+					if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) || !testkit.HasText(err, "TRYAGAIN") {
 						t.Errorf("Downgrade during the move: %v", err)
 					}
 					if d := began.Elapsed(); d > 5*time.Second {
@@ -125,19 +125,19 @@ func TestAWriterOutlivesTheMigrationOfItsSlotAndIsDowngradedLater(t *testing.T) 
 				}
 				wantPending(t, "a reader beside a writer", waits)
 				cluster.EndMove(slot, from, to)
-				r, err := l.Downgrade(kit.Ctx(t), w)
+				r, err := l.Downgrade(testkit.Ctx(t), w)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if !errors.Is(w.Err(), engine.ErrReleased) || r.Err() != nil {
 					t.Errorf("the writer: %v; the reader: %v", w.Err(), r.Err())
 				}
-				beside, err := waits.Await(kit.Ctx(t))
+				beside, err := waits.Await(testkit.Ctx(t))
 				if err != nil {
 					t.Fatal(err)
 				}
-				kit.MustUnlock(t, beside)
-				kit.MustUnlock(t, r)
+				testkit.MustUnlock(t, beside)
+				testkit.MustUnlock(t, r)
 				at.Clean(t)
 			})
 		})

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -17,7 +17,7 @@ import (
 func TestDeadShardDelaysNoOtherRenewals(t *testing.T) {
 	t.Parallel()
 	many := 4 * 20_000
-	kit.Steady(t, func(t testing.TB) {
+	testkit.Steady(t, func(t testing.TB) {
 		many = max(many/4, 1000) // what a machine that has no time to spare may manage
 		deadShard(t, many, 20*time.Second)
 	})
@@ -27,17 +27,17 @@ func TestDeadShardDelaysNoOtherRenewals(t *testing.T) {
 // detector alone keeps a machine busy: see the test of 100,000 without it.
 func deadShard(t testing.TB, many int, lease time.Duration) {
 	cluster := redistest.StartCluster(t, false)
-	at := kit.Clustered(cluster)
+	at := testkit.Clustered(cluster)
 	stopped := cluster.Nodes()[1]
 	var late lateness
-	e := at.Open(t, kit.LeaseOf(lease), func(c *engine.Config) {
+	e := at.Open(t, testkit.LeaseOf(lease), func(c *engine.Config) {
 		c.Hooks.Renewed = func(ev engine.RenewedEvent) { late.note(ev, stopped.Addr()) }
 	})
 	var taking []*engine.Future[*engine.Hold]
 	for i := range many {
-		taking = append(taking, e.Mutex(fmt.Sprint("x", i)).LockAsync(kit.Ctx(t)))
+		taking = append(taking, e.Mutex(fmt.Sprint("x", i)).LockAsync(testkit.Ctx(t)))
 	}
-	holds, err := engine.AwaitAll(kit.Ctx(t), taking...)
+	holds, err := engine.AwaitAll(testkit.Ctx(t), taking...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +50,9 @@ func deadShard(t testing.TB, many int, lease time.Duration) {
 	var healthy, hung []*engine.Hold
 	slots := make(map[uint16]bool)
 	for _, h := range holds {
-		route := kit.Client(e).Route(h.Name())
+		route := testkit.Client(e).Route(h.Name())
 		slots[resp.Slot(route)] = true
-		if kit.Client(e).AddrOf(route) == stopped.Addr() {
+		if testkit.Client(e).AddrOf(route) == stopped.Addr() {
 			hung = append(hung, h)
 		} else {
 			healthy = append(healthy, h)
@@ -73,7 +73,7 @@ func deadShard(t testing.TB, many int, lease time.Duration) {
 	}
 	t.Logf("those on the node that is stopped ended within %v", time.Since(start).Round(time.Millisecond))
 	n := e.Stats().Renewed
-	kit.Eventually(t, "the others are renewed", func() bool {
+	testkit.Eventually(t, "the others are renewed", func() bool {
 		st := e.Stats()
 		return st.Renewed >= n+uint64(len(healthy)) || st.Held < len(healthy)
 	})
@@ -89,7 +89,7 @@ func deadShard(t testing.TB, many int, lease time.Duration) {
 	for _, h := range healthy {
 		going = append(going, h.UnlockAsync())
 	}
-	if _, err := engine.AwaitAll(kit.Ctx(t), going...); err != nil {
+	if _, err := engine.AwaitAll(testkit.Ctx(t), going...); err != nil {
 		t.Error(err)
 	}
 	at.Clean(t)

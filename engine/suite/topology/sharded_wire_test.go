@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -23,7 +23,7 @@ func listening(t *testing.T, addr, verb, channel string) *bufio.Reader {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(kit.Patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Write(wire.AppendCommand(nil, verb, channel)); err != nil {
@@ -53,27 +53,27 @@ func hears(t *testing.T, r *bufio.Reader, want string) {
 func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels))
-	at := kit.Clustered(cluster)
+	at := testkit.Clustered(cluster)
 	for mode, verb := range map[string]string{"on": "SSUBSCRIBE", "auto": "SSUBSCRIBE", "off": "SUBSCRIBE"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			name := "lock of " + mode
 			channel := "redisson_lock__channel:{" + name + "}"
 			node := cluster.Owner(cluster.Slot(name))
-			e := kit.Open(t, at.URL+"?sharding="+mode)
+			e := testkit.Open(t, at.URL+"?sharding="+mode)
 			ear := listening(t, node.Addr(), verb, channel)
-			kit.MustUnlock(t, kit.MustLock(t, e.Mutex(name)))
+			testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex(name)))
 			hears(t, ear, map[string]string{"SSUBSCRIBE": "smessage", "SUBSCRIBE": "message"}[verb])
 			// And the other way: a holder that is not Pawl goes.
 			at.Do(name, "HSET", name, "stranger:1", "1")
 			at.Do(name, "PEXPIRE", name, "3600000")
-			f := e.Mutex(name).LockAsync(kit.Ctx(t))
-			kit.Eventually(t, "it listens", func() bool { return kit.Client(e).Stats().ChannelsConfirmed == 1 })
+			f := e.Mutex(name).LockAsync(testkit.Ctx(t))
+			testkit.Eventually(t, "it listens", func() bool { return testkit.Client(e).Stats().ChannelsConfirmed == 1 })
 			at.Do(name, "DEL", name)
 			start := cputime.Now()
 			publish := map[string]string{"SSUBSCRIBE": "SPUBLISH", "SUBSCRIBE": "PUBLISH"}[verb]
 			at.Do(name, publish, channel, "0")
-			h, err := f.Await(kit.Ctx(t))
+			h, err := f.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 			if d := start.Elapsed(); d > 4*time.Second {
 				t.Errorf("woken after %v", d)
 			}
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 		})
 	}
 }
@@ -90,25 +90,25 @@ func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 // hear each other. So each tries by itself now and then.
 func TestEnginesThatDoNotHearEachOtherTryNowAndThen(t *testing.T) {
 	t.Parallel()
-	at := kit.Clustered(redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels)))
+	at := testkit.Clustered(redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels)))
 	for _, pair := range [][2]string{{"off", "on"}, {"on", "off"}} {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
 			t.Parallel()
 			name := "strangers " + pair[0]
-			holder, waiter := kit.Open(t, at.URL+"?sharding="+pair[0]), kit.Open(t, at.URL+"?sharding="+pair[1])
-			h := kit.MustLock(t, holder.Mutex(name), engine.Lease(time.Hour))
-			f := waiter.Mutex(name).LockAsync(kit.Ctx(t))
-			kit.Eventually(t, "it listens", func() bool { return kit.Client(waiter).Stats().ChannelsConfirmed == 1 })
-			kit.MustUnlock(t, h)
+			holder, waiter := testkit.Open(t, at.URL+"?sharding="+pair[0]), testkit.Open(t, at.URL+"?sharding="+pair[1])
+			h := testkit.MustLock(t, holder.Mutex(name), engine.Lease(time.Hour))
+			f := waiter.Mutex(name).LockAsync(testkit.Ctx(t))
+			testkit.Eventually(t, "it listens", func() bool { return testkit.Client(waiter).Stats().ChannelsConfirmed == 1 })
+			testkit.MustUnlock(t, h)
 			start := cputime.Now()
-			next, err := f.Await(kit.Ctx(t))
+			next, err := f.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if d := start.Elapsed(); d > lock.LongestSleepMissed+2*time.Second {
 				t.Errorf("granted after %v", d)
 			}
-			kit.MustUnlock(t, next)
+			testkit.MustUnlock(t, next)
 		})
 	}
 }

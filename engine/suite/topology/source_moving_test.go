@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -32,11 +32,11 @@ func leaving(t testing.TB, cluster *redistest.Cluster, name string) (slot int, f
 func TestPermitsOfTheDeadComeBackWhereTheirSlotLeaves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false)
-	at := kit.Clustered(cluster)
+	at := testkit.Clustered(cluster)
 	off := func(c *engine.Config) { c.Sharding = "off" } // nobody can be subscribed to a sharded channel there
 	a, b := at.Open(t, off), at.Open(t, off)
 	sem := a.PermitSemaphore("x")
-	if err := sem.SetPermits(kit.Ctx(t), 3); err != nil {
+	if err := sem.SetPermits(testkit.Ctx(t), 3); err != nil {
 		t.Fatal(err)
 	}
 	from := cluster.AwaitOwner(cluster.Slot("x"))
@@ -47,7 +47,7 @@ func TestPermitsOfTheDeadComeBackWhereTheirSlotLeaves(t *testing.T) {
 	from.Do("DECRBY", "x", "3")
 	end(-time.Second)
 	slot, from, to := leaving(t, cluster, "x")
-	if n, err := sem.Available(kit.Ctx(t)); n != 3 || err != nil {
+	if n, err := sem.Available(testkit.Ctx(t)); n != 3 || err != nil {
 		t.Errorf("%d permits are to be had: %v", n, err)
 	}
 	cluster.EndMove(slot, from, to)
@@ -56,7 +56,7 @@ func TestPermitsOfTheDeadComeBackWhereTheirSlotLeaves(t *testing.T) {
 	from.Do("DECRBY", "x", "3")
 	end(time.Hour)
 	waits := b.PermitSemaphore("x").AcquireAsync(t.Context(), 2)
-	kit.Eventually(t, "it waits for a message", func() bool {
+	testkit.Eventually(t, "it waits for a message", func() bool {
 		heard := from.Do("PUBSUB", "NUMSUB", script.PermitChannel+":{x}").([]any)
 		return b.Stats().Waiting == 1 && heard[1] == int64(1)
 	})
@@ -64,20 +64,20 @@ func TestPermitsOfTheDeadComeBackWhereTheirSlotLeaves(t *testing.T) {
 	before := from.CommandStats()["publish"]
 	end(-time.Second)
 	from.Do("PUBLISH", script.PermitChannel+":{x}", "1")
-	kit.Eventually(t, "they are back", func() bool { return from.Do("EXISTS", "{x}:timeout") != int64(1) }) // but ASK
+	testkit.Eventually(t, "they are back", func() bool { return from.Do("EXISTS", "{x}:timeout") != int64(1) }) // but ASK
 	if n := from.CommandStats()["publish"] - before; n < 2 {
 		t.Error("nobody was told that they are back")
 	}
 	stayApart(t)
 	cluster.EndMove(slot, from, to)
-	h, err := waits.Await(kit.Ctx(t))
+	h, err := waits.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Unlock(kit.Ctx(t)); err != nil {
+	if err := h.Unlock(testkit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	if n, err := sem.Available(kit.Ctx(t)); n != 3 || err != nil {
+	if n, err := sem.Available(testkit.Ctx(t)); n != 3 || err != nil {
 		t.Errorf("%d permits are to be had: %v", n, err)
 	}
 }
@@ -90,23 +90,23 @@ func TestAFairLockIsReleasedWhereItsSlotLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster := redistest.StartCluster(t, false)
-			at := kit.Clustered(cluster)
+			at := testkit.Clustered(cluster)
 			off := func(c *engine.Config) { c.Sharding = "off" }
 			a, b := at.Open(t, off), at.Open(t, off)
-			h := kit.MustLock(t, a.FairMutex("x"))
+			h := testkit.MustLock(t, a.FairMutex("x"))
 			from := cluster.AwaitOwner(cluster.Slot("x"))
 			if strings.Contains(name, "died") {
 				from.Do("RPUSH", "redisson_lock_queue:{x}", "dead:1")
 				from.Do("ZADD", "redisson_lock_timeout:{x}", "1", "dead:1")
 			}
 			waits := b.FairMutex("x").LockAsync(t.Context())
-			kit.Eventually(t, "it is queued, and nobody else", func() bool {
+			testkit.Eventually(t, "it is queued, and nobody else", func() bool {
 				return from.Do("LLEN", "redisson_lock_queue:{x}") == int64(1) && from.Do("LINDEX", "redisson_lock_queue:{x}", "0") != "dead:1"
 			})
 			slot, from, to := leaving(t, cluster, "x")
 			before := from.CommandStats()["publish"]
 			began := cputime.Now()
-			kit.MustUnlock(t, h)
+			testkit.MustUnlock(t, h)
 			if d := began.Elapsed(); d > 2*time.Second {
 				t.Errorf("released after %v", d)
 			}
@@ -114,11 +114,11 @@ func TestAFairLockIsReleasedWhereItsSlotLeaves(t *testing.T) {
 				t.Error("nobody was told")
 			}
 			cluster.EndMove(slot, from, to)
-			next, err := waits.Await(kit.Ctx(t))
+			next, err := waits.Await(testkit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			kit.MustUnlock(t, next)
+			testkit.MustUnlock(t, next)
 			at.Clean(t)
 		})
 	}
@@ -129,39 +129,39 @@ func TestAFairLockIsReleasedWhereItsSlotLeaves(t *testing.T) {
 func TestAFairLockWhoseQueueWasEvictedIsReleasedWhereItsSlotLeaves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false)
-	at := kit.Clustered(cluster)
+	at := testkit.Clustered(cluster)
 	off := func(c *engine.Config) { c.Sharding = "off" }
 	a, b := at.Open(t, off), at.Open(t, off)
 	const queue = "redisson_lock_queue:{x}"
 	from := cluster.AwaitOwner(cluster.Slot("x"))
 	queued := func() {
-		kit.Eventually(t, "it is queued", func() bool { return from.Do("LLEN", queue) == int64(1) })
+		testkit.Eventually(t, "it is queued", func() bool { return from.Do("LLEN", queue) == int64(1) })
 	}
-	h := kit.MustLock(t, a.FairMutex("x"))
+	h := testkit.MustLock(t, a.FairMutex("x"))
 	waits := b.FairMutex("x").LockAsync(t.Context())
 	queued()
 	from.Do("DEL", queue)
-	kit.MustUnlock(t, h)
-	h, err := waits.Await(kit.Ctx(t))
+	testkit.MustUnlock(t, h)
+	h, err := waits.Await(testkit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	waits = a.FairMutex("x").LockAsync(t.Context())
 	queued()
 	slot, from, to := leaving(t, cluster, "x")
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 	if n := b.Stats().Lost[engine.GoneOnServer]; n != 0 {
 		t.Errorf("%d are lost", n)
 	}
 	cluster.EndMove(slot, from, to)
 	ended := cputime.Now()
-	if h, err = waits.Await(kit.Ctx(t)); err != nil {
+	if h, err = waits.Await(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 	if d := ended.Elapsed(); d > 3*time.Second {
 		t.Errorf("the next one got it after %v", d)
 	}
-	kit.MustUnlock(t, h)
+	testkit.MustUnlock(t, h)
 }
 
 // A lock that nobody wants any more is released there by the command that takes it for another.
@@ -192,17 +192,17 @@ func TestALockIsGivenBackAndTakenWhereItsSlotLeaves(t *testing.T) {
 func TestAWriterWithAMinHoldLeavesReadersBehindWhereItsSlotLeaves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false)
-	at := kit.Clustered(cluster)
+	at := testkit.Clustered(cluster)
 	off := func(c *engine.Config) { c.Sharding = "off" }
 	a, b := at.Open(t, off), at.Open(t, off)
-	w := kit.MustLock(t, a.RWMutex("x").Writer(), engine.MinHold(2*time.Second))
+	w := testkit.MustLock(t, a.RWMutex("x").Writer(), engine.MinHold(2*time.Second))
 	r, err := a.RWMutex("x").Reader().Lock(w.Context(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	slot, from, to := leaving(t, cluster, "x")
 	began := cputime.Now()
-	kit.MustUnlock(t, w)
+	testkit.MustUnlock(t, w)
 	if d := began.Elapsed(); d > 5*time.Second {
 		t.Errorf("released after %v", d)
 	}
@@ -210,11 +210,11 @@ func TestAWriterWithAMinHoldLeavesReadersBehindWhereItsSlotLeaves(t *testing.T) 
 		t.Errorf("the mode is %v", mode)
 	}
 	cluster.EndMove(slot, from, to)
-	other := kit.MustLock(t, b.RWMutex("x").Reader())
-	kit.MustUnlock(t, other)
-	kit.MustUnlock(t, r)
+	other := testkit.MustLock(t, b.RWMutex("x").Reader())
+	testkit.MustUnlock(t, other)
+	testkit.MustUnlock(t, r)
 	ended := cputime.Now()
-	kit.MustUnlock(t, kit.MustLock(t, b.RWMutex("x").Writer()))
+	testkit.MustUnlock(t, testkit.MustLock(t, b.RWMutex("x").Writer()))
 	if d := ended.Elapsed(); d > 5*time.Second {
 		t.Errorf("the next writer got it after %v", d)
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
@@ -104,7 +104,7 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		return a == b || a >= 0 && b >= 0 && max(a-b, b-a) <= slack
 	}
 	rounds := 3000
-	if kit.Race {
+	if testkit.Race {
 		rounds /= 4 // all of them without it: .ci/run
 	}
 	for i := range rounds {

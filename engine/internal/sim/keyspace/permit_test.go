@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
@@ -66,7 +66,7 @@ func TestModelOfASemaphoreDoesWhatARealOneDoes(t *testing.T) {
 		return a == b || a >= 1000 && b >= 1000 && max(a-b, b-a) <= slack
 	}
 	rounds := 2500
-	if kit.Race {
+	if testkit.Race {
 		rounds /= 4 // all of them without it: .ci/run
 	}
 	for i := range rounds {

@@ -1,6 +1,6 @@
 //go:build !race
 
-package kit
+package testkit
 
 // Race says that the race detector is on: then a long test may do a part of its work.
 const Race = false

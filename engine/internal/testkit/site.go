@@ -1,4 +1,4 @@
-package kit
+package testkit
 
 import (
 	"crypto/tls"
