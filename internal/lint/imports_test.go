@@ -46,30 +46,30 @@ var layers = map[string]int{
 	"engine/internal/recovery":  7,
 	"engine":                    9,
 
-	"internal/respio":              9,  // what the test servers share
-	"internal":                     10, // test servers and other tools
-	"pprof":                        10,
-	"engine/enginetest":            11,
-	"resp/internal/requesttest":    11,
-	"engine/internal/sim/keyspace": 10,
-	"engine/internal/sim":          11,
-	"engine/internal/testkit":      11, // what the suites share
-	"engine/suite":                 12,
-	"bench/internal/process":       0,
-	"bench/internal/latency":       0,
-	"bench/internal/redisadmin":    11,
-	"bench":                        12,
-	"cmd/pawl/internal/exit":       12,
-	"internal/keyview":             12,
-	"cmd/pawl/internal/target":     13,
-	"cmd":                          14,
+	"internal/respio":           9,  // what the test servers share
+	"internal":                  10, // test servers and other tools
+	"pprof":                     10,
+	"engine/enginetest":         11,
+	"resp/internal/requesttest": 11,
+	"engine/internal/sim/model": 10,
+	"engine/internal/sim":       11,
+	"engine/internal/testkit":   11, // what the suites share
+	"engine/suite":              12,
+	"bench/internal/process":    0,
+	"bench/internal/latency":    0,
+	"bench/internal/redisadmin": 11,
+	"bench":                     12,
+	"cmd/pawl/internal/exit":    12,
+	"internal/keyview":          12,
+	"cmd/pawl/internal/target":  13,
+	"cmd":                       14,
 }
 
 // core are the packages that every user of the engine links.
 var core = []string{"engine", "resp", "wheel", "internal/clock", "internal/invariants", "internal/pasted", "internal/redact"}
 
 // testPackages lie among them, but only tests import them.
-var testPackages = []string{"engine/enginetest", "engine/internal/testkit", "engine/internal/sim", "engine/internal/sim/keyspace", "resp/internal/requesttest"}
+var testPackages = []string{"engine/enginetest", "engine/internal/testkit", "engine/internal/sim", "engine/internal/sim/model", "resp/internal/requesttest"}
 
 // worldly are the packages of the engine that make a world, and may draw lots.
 var worldly = []string{"engine/internal/env", "engine/internal/sim"}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
+	"github.com/pawl-lock/pawl/engine/internal/sim/model"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -256,7 +256,7 @@ func (u *user) force(x *site, m engine.Mutex, name, only string) {
 }
 
 func takesByForce(words []string) bool {
-	sent := keyspace.BySHA[words[1]]
+	sent := model.BySHA[words[1]]
 	return sent == script.Force || sent == script.FairForce || sent == script.RWForce
 }
 
@@ -284,7 +284,7 @@ func (s *Sim) noteForce(v *server, words []string) {
 		return
 	}
 	name, only := words[3], words[4]
-	if keyspace.BySHA[words[1]] == script.FairForce {
+	if model.BySHA[words[1]] == script.FairForce {
 		only = words[6]
 	}
 	if h := v.Get(name); h != nil && !h.Text && (only == "" || v.Has(name, only)) && (s.kindOf(name) != rw || h.Fields["mode"] == words[5]) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
+	"github.com/pawl-lock/pawl/engine/internal/sim/model"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -85,8 +85,8 @@ func (c *cluster) split(t *slot, sha string, keys int) bool {
 	if keys == 1 {
 		return false
 	}
-	switch s := keyspace.BySHA[sha]; {
-	case keyspace.IsFair(s):
+	switch s := model.BySHA[sha]; {
+	case model.IsFair(s):
 		return true // an empty queue is no key
 	case s == script.ReadAcquire, s == script.ReadReenter:
 		return true // one of the keys is not there
@@ -114,7 +114,7 @@ func (c *cluster) refuse(v *server, words []string, asking bool) (reply []byte, 
 	switch {
 	case t.to != nil && c.split(t, words[1], n): // its other keys may be elsewhere
 		return []byte(tryAgain), nil
-	case t.to != nil && keyspace.IsPermit(keyspace.BySHA[words[1]]): // its two keys are apart
+	case t.to != nil && model.IsPermit(model.BySHA[words[1]]): // its two keys are apart
 		return []byte(tryAgain), nil
 	case v == t.at && t.away:
 		return fmt.Appendf(nil, "-ASK %d %s\r\n", number, t.to.name), t.to
@@ -238,7 +238,7 @@ func (c *conn) redirect(f *flight, e *wire.ServerError) bool {
 		return false
 	}
 	if e.Code == "MOVED" {
-		c.p.learn(resp.SlotOf(keyspace.Words(f.command)[3]), f.to)
+		c.p.learn(resp.SlotOf(model.Words(f.command)[3]), f.to)
 	}
 	to, asking := c.p.nodeAt(f.to).like(c), e.Code == "ASK"
 	if !to.up {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
+	"github.com/pawl-lock/pawl/engine/internal/sim/model"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -161,7 +161,7 @@ func (c *conn) answer(f *flight) {
 		if c.redirect(f, e) {
 			return
 		}
-		if e.Code == "ERR" && (releasedBy(keyspace.Words(f.command)) != nil || isTally(f.command)) {
+		if e.Code == "ERR" && (releasedBy(model.Words(f.command)) != nil || isTally(f.command)) {
 			c.p.denied = s.now
 		}
 		reply.Value, reply.Err, reply.Moving = resp.Value{}, e, f.asking || e.Code == "TRYAGAIN"
@@ -211,7 +211,7 @@ func (c *conn) end(why error) {
 	for _, f := range flights {
 		err, lost := resp.OutcomeUnknown(why), true
 		if f.executed && !s.mild() && s.chance(8) { // perhaps behind a release
-			s.overwrite(c.server, keyspace.Words(f.command)[3])
+			s.overwrite(c.server, model.Words(f.command)[3])
 		}
 		if !f.executed {
 			switch {
@@ -222,7 +222,7 @@ func (c *conn) end(why error) {
 					if epoch != c.server.epochOf() {
 						return
 					}
-					s.noteLate(keyspace.Words(f.command), s.now <= soon)
+					s.noteLate(model.Words(f.command), s.now <= soon)
 					c.execute(f, ", late")
 				})
 			case written <= 0:
@@ -233,7 +233,7 @@ func (c *conn) end(why error) {
 		}
 		s.noteUnanswered(c.p, f, lost)
 		if lost {
-			s.turns.lose(takenBy(keyspace.Words(f.command)))
+			s.turns.lose(takenBy(model.Words(f.command)))
 		}
 		if !c.p.dead {
 			f.request.Complete(resp.Reply{Err: err, Sent: f.sent, Now: s.now, Moving: f.asking})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
+	"github.com/pawl-lock/pawl/engine/internal/sim/model"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -56,7 +56,7 @@ func (s *Sim) of(x *site) *counted {
 // beginCounts gives the world a semaphore and a latch.
 func (s *Sim) beginCounts() {
 	s.counts = &counts{all: supply, of: make(map[string]*counted), looks: make(map[string]clock.Instant), more: make(map[*process]clock.Instant)}
-	s.server.Keys[tallied] = &keyspace.Hash{Text: true, Value: "4"}
+	s.server.Keys[tallied] = &model.Hash{Text: true, Value: "4"}
 	for _, v := range s.nodesOf(s.server) {
 		v.Counted = s.noteCounted
 	}
@@ -74,7 +74,7 @@ func (s *Sim) noteCounted(key, mark string, ops, answers []string) {
 	id, _, _ = strings.Cut(strings.TrimPrefix(id, ":"), ":")
 	c := s.counts.of[id]
 	for i, op := range ops {
-		n, answer := keyspace.Number(op[1:]), keyspace.Number(answers[i])
+		n, answer := model.Number(op[1:]), model.Number(answers[i])
 		switch op[0] {
 		case 'a', 't':
 			c.taken += n * max(answer, 0)
@@ -98,7 +98,7 @@ func (s *Sim) noteCounted(key, mark string, ops, answers []string) {
 
 // numbered is the mark and the number of a command on a count; none if it only looks.
 func (s *Sim) numbered(f *flight) (key string, ok bool) {
-	words := keyspace.Words(f.command)
+	words := model.Words(f.command)
 	if s.counts == nil || words[1] != script.Tally.SHA || words[2] == "1" {
 		return "", false
 	}
@@ -160,7 +160,7 @@ func (s *Sim) noteUncounted(x *site, words []string) {
 // value is what the semaphore has.
 func (s *Sim) value() int64 {
 	if h := s.server.Get(tallied); h != nil && h.Value != "" {
-		return keyspace.Number(h.Value)
+		return model.Number(h.Value)
 	}
 	return 0
 }
@@ -195,7 +195,7 @@ func (s *Sim) countRivals() {
 // addPermits is what somebody else does with the semaphore, who says so.
 func (s *Sim) addPermits(n int64) {
 	at := s.keeps(s.server, tallied)
-	s.server.Keys[tallied] = &keyspace.Hash{Text: true, Value: strconv.FormatInt(s.value()+n, 10)}
+	s.server.Keys[tallied] = &model.Hash{Text: true, Value: strconv.FormatInt(s.value()+n, 10)}
 	if s.value() > 0 {
 		s.published(at, "redisson_sc:{"+tallied+"}", s.verb())
 	}
@@ -271,7 +271,7 @@ func (s *Sim) checkCounts() {
 		s.fail("there are %d permits in all, and not %d", all, s.counts.all)
 	}
 	for key, h := range s.server.Keys {
-		if strings.Contains(key, ":pawl:") && (h.Expire == 0 || h.Expire > s.server.Milliseconds()+keyspace.MarkFor) {
+		if strings.Contains(key, ":pawl:") && (h.Expire == 0 || h.Expire > s.server.Milliseconds()+model.MarkFor) {
 			s.fail("the mark %s stays", key)
 		}
 	}

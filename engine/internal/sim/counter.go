@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
+	"github.com/pawl-lock/pawl/engine/internal/sim/model"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -247,7 +247,7 @@ func (s *Sim) openLatch() {
 		s.published(at, channel, verb)
 		if !s.calm && s.chance(2) {
 			s.tell("the latch is closed again")
-			s.server.Keys[latch] = &keyspace.Hash{Text: true, Value: "2"}
+			s.server.Keys[latch] = &model.Hash{Text: true, Value: "2"}
 			s.say(at, channel, verb, "1")
 		}
 	}

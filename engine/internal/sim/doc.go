@@ -25,7 +25,7 @@
 //	                         names that are used as two kinds
 //	turns, readers, spins    fair order, and places in queues; readers beside each other; waiters that poll
 //	reentry                  contexts of holds, re-entries, and NonReentrant
-//	server                   a server; what it stores, and the scripts, are package keyspace
+//	server                   a server; what it stores, and the scripts, are package model
 //	faults, failover         what goes wrong; a replica that is promoted
 //	cluster                  nodes, and slots that move between them
 //	check                    what must be true after each event, and at rest

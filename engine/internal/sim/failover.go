@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
+	"github.com/pawl-lock/pawl/engine/internal/sim/model"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // replica is what the replica of a server has: what the server had a moment ago. With the
 // replica's acknowledgement of a write it has everything until then.
 type replica struct {
-	data keyspace.Data
+	data model.Data
 	// epoch counts the promotions. What was sent to an earlier primary, and not executed, is
 	// never executed.
 	epoch int

@@ -6,7 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
+	"github.com/pawl-lock/pawl/engine/internal/sim/model"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -81,7 +81,7 @@ func (s *Sim) overwrite(v *server, name string) {
 		return
 	}
 	s.tell("%s is a string for a while", name)
-	v.Keys[name] = &keyspace.Hash{Text: true}
+	v.Keys[name] = &model.Hash{Text: true}
 	v.ExpireIn(name, int64(s.between(time.Millisecond, 3*time.Second)/time.Millisecond)+1)
 }
 
@@ -143,27 +143,27 @@ func (c *conn) execute(f *flight, late string) []byte {
 	if s.now < v.refusesUntil && !v.answers(command) {
 		if v.refuses[:3] == "ERR" {
 			if s.chance(2) { // an error does not say what was done before it
-				s.noteForce(v, keyspace.Words(command))
+				s.noteForce(v, model.Words(command))
 				if !isTally(command) { // that is executed as a whole
-					x.notePermits(keyspace.Words(command), v.Execute(command, nil))
+					x.notePermits(model.Words(command), v.Execute(command, nil))
 				}
 			}
-			s.noteDenied(keyspace.Words(command))
-			s.noteUncounted(x, keyspace.Words(command))
+			s.noteDenied(model.Words(command))
+			s.noteUncounted(x, model.Words(command))
 		}
 		return []byte("-" + v.refuses + "\r\n")
 	}
-	words := keyspace.Words(command)
+	words := model.Words(command)
 	if s.cluster != nil {
 		if reply, to := s.cluster.refuse(v, words, f.asking); reply != nil {
 			f.to = to
-			s.tell("%s: %s sends %s %q -> %q", v.name, x.name+late, keyspace.BySHA[words[1]].Name, words[3], reply)
+			s.tell("%s: %s sends %s %q -> %q", v.name, x.name+late, model.BySHA[words[1]].Name, words[3], reply)
 			return reply
 		}
 	}
 	s.noteForce(v, words)
 	reply := v.Execute(command, nil)
-	if strings.HasPrefix(string(reply), "-"+keyspace.WrongType) {
+	if strings.HasPrefix(string(reply), "-"+model.WrongType) {
 		s.noteDenied(words) // who leaves the queue of a fair lock stays in it
 	}
 	x.noteForced(words, reply, f.since)
@@ -171,7 +171,7 @@ func (c *conn) execute(f *flight, late string) []byte {
 	s.noteTurn(words, reply)
 	x.notePoll(words)
 	s.note()
-	s.tell("%s: %s sends %s %.200q -> %q", v.name, x.name+late, keyspace.BySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
+	s.tell("%s: %s sends %s %.200q -> %q", v.name, x.name+late, model.BySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
 	return reply
 }
 
@@ -185,7 +185,7 @@ func (s *Sim) noteDenied(words []string) {
 
 // releasedBy are the owners that a command releases.
 func releasedBy(words []string) []string {
-	switch keyspace.BySHA[words[1]] {
+	switch model.BySHA[words[1]] {
 	case script.Release, script.Retire, script.WriteRetire:
 		return words[4:5]
 	case script.PermitFree:
@@ -203,11 +203,11 @@ func releasedBy(words []string) []string {
 }
 
 // firstArg is where the arguments of a command begin.
-func firstArg(words []string) int { return 3 + int(keyspace.Number(words[2])) }
+func firstArg(words []string) int { return 3 + int(model.Number(words[2])) }
 
 // takenBy is the owner that a command acquires for, "" if it does not.
 func takenBy(words []string) string {
-	switch keyspace.BySHA[words[1]] {
+	switch model.BySHA[words[1]] {
 	case script.Acquire, script.WriteAcquire:
 		return words[5]
 	case script.PermitTake:
@@ -261,7 +261,7 @@ func (s *Sim) verb() string {
 }
 
 // noteRobbed notes who is about to lose a lock.
-func (s *Sim) noteRobbed(name string, h *keyspace.Hash) {
+func (s *Sim) noteRobbed(name string, h *model.Hash) {
 	// Somebody who begins to wait behind the hold, after the message, looks at it by then.
 	s.excused[name] = max(s.excused[name], s.now.Add(lock.LongestSleep))
 	if name == rw && h.Fields["mode"] == "write" {
@@ -350,4 +350,4 @@ func (s *Sim) rivals() {
 }
 
 // isTally reports whether a command is a call of that script.
-func isTally(command []byte) bool { return keyspace.Words(command)[1] == script.Tally.SHA }
+func isTally(command []byte) bool { return model.Words(command)[1] == script.Tally.SHA }

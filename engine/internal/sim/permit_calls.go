@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
+	"github.com/pawl-lock/pawl/engine/internal/sim/model"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -68,9 +68,9 @@ func (u *permitUser) victim() string {
 // notePermits notes what the server has done for the programs of an engine, and has said.
 func (x *site) notePermits(words []string, reply []byte) {
 	l, done := &x.permits, string(reply) == fmt.Sprintf(":%d\r\n", script.Done)
-	switch keyspace.BySHA[words[1]] {
+	switch model.BySHA[words[1]] {
 	case script.PermitSet:
-		if what, n := words[5], keyspace.Number(words[6]); what == script.SetPermits {
+		if what, n := words[5], model.Number(words[6]); what == script.SetPermits {
 			l.said[fmt.Sprint(what, n)] = x.sim.now
 		} else {
 			l.untold[fmt.Sprint(what, n, done)]++

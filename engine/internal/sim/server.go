@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
+	"github.com/pawl-lock/pawl/engine/internal/sim/model"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // server is a server: what it stores, and what befalls it.
 type server struct {
-	*keyspace.Keyspace
+	*model.Keyspace
 	name    string
 	replica *replica // nil: it has none
 
@@ -34,7 +34,7 @@ func (s *Sim) serve(n int) {
 }
 
 func (s *Sim) newServer(name string) *server {
-	v := &server{Keyspace: keyspace.New(s.time), name: name}
+	v := &server{Keyspace: model.New(s.time), name: name}
 	v.Published = func(channel, verb, message string) int {
 		s.checkQuiet(channel)
 		return s.say(v, channel, verb, message)
@@ -48,6 +48,6 @@ func (v *server) answers(command []byte) bool {
 	if v.refuses != noMemory && v.refuses != noReplicas {
 		return false
 	}
-	words := keyspace.Words(command)
-	return keyspace.BySHA[words[1]] == script.Tally && words[2] == "1"
+	words := model.Words(command)
+	return model.BySHA[words[1]] == script.Tally && words[2] == "1"
 }

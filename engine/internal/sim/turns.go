@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
+	"github.com/pawl-lock/pawl/engine/internal/sim/model"
 )
 
 // A FairMutex serves its waiters in the order in which their first try reached the server. The queue there
@@ -40,7 +40,7 @@ func (t *turns) sends(command []byte) {
 	if t.asking == nil {
 		return
 	}
-	if words := keyspace.Words(command); keyspace.BySHA[words[1]] == script.Fair {
+	if words := model.Words(command); model.BySHA[words[1]] == script.Fair {
 		t.all = append(t.all, &turn{h: t.asking, owner: words[6]})
 		t.asking = nil
 	}
@@ -71,7 +71,7 @@ func (t *turns) loseAll() {
 
 // noteTurn notes what the server has done for an owner in the queue.
 func (s *Sim) noteTurn(words []string, reply []byte) {
-	sent := keyspace.BySHA[words[1]]
+	sent := model.BySHA[words[1]]
 	if sent != script.Fair && sent != script.FairRelease || reply[0] != ':' {
 		return
 	}

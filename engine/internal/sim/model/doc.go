@@ -1,4 +1,4 @@
-// Package keyspace is a model of a Redis server, as far as the engine sees it: the keys that the
+// Package model is a model of a Redis server, as far as the engine sees it: the keys that the
 // scripts of package script use, what each of these scripts does to them, and what it answers. It
 // knows nothing of connections, slots, replicas or faults: package sim has those.
 //
@@ -13,4 +13,4 @@
 //	lock, rw, fair,    the scripts of each kind of synchronizer, as decision tables; they
 //	tally, permit      follow the Lua line by line
 //	differential_test  the comparison; permit_test has that of a PermitSemaphore
-package keyspace
+package model

@@ -1,4 +1,4 @@
-package keyspace
+package model
 
 import (
 	"fmt"
