@@ -54,7 +54,7 @@ var layers = map[string]int{
 	"engine/internal/sim/model": 10,
 	"engine/internal/sim":       11,
 	"engine/internal/testkit":   11, // what the suites share
-	"engine/suite":              12,
+	"engine/internal/suite":     12,
 	"bench/internal/process":    0,
 	"bench/internal/latency":    0,
 	"bench/internal/redisadmin": 11,
@@ -236,7 +236,7 @@ func TestImportComplaints_Samples_AreFound(t *testing.T) {
 		pkg("engine", "crypto/rand"),
 		pkg("engine", in("engine/enginetest")),
 		pkg("engine", in("engine/internal/testkit")),
-		pkg("engine/internal/testkit", in("engine/suite/faults")),
+		pkg("engine/internal/testkit", in("engine/internal/suite/faults")),
 		pkg("engine", in("internal/embedded")),
 		pkg("engine/internal/waitq", in("engine")),
 		pkg("engine", "github.com/alicebob/miniredis/v2"),

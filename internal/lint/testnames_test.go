@@ -100,12 +100,12 @@ func TestTestNameComplaints_StrayNames_AreFound(t *testing.T) {
 		{"engine/model_faults_test.go", "", ""},
 		{"engine/modelled_test.go", "", "engine/modelled_test.go: name it"},
 		{"resp/hold_test.go", "", "resp/hold_test.go: name it"}, // engine's hold.go
-		{"engine/suite/faults/dead_test.go", "", ""},            // no source file at all
+		{"engine/internal/suite/faults/dead_test.go", "", ""},   // no source file at all
 		{"engine/told_test.go", "engine/told_test.go", ""},
 		{"engine/hold_test.go", "engine/hold_test.go", "engine/hold_test.go: take it out"},
 		{"engine/hold_test.go", "engine/gone_test.go", "engine/gone_test.go: take it out"},
 	} {
-		files := []string{"engine/hold.go", "engine/tls_unix.go", "resp/client.go", "engine/suite/faults/doc.go", c.file}
+		files := []string{"engine/hold.go", "engine/tls_unix.go", "resp/client.go", "engine/internal/suite/faults/doc.go", c.file}
 		expectComplaint(t, c.file+" "+c.known, testNameComplaints(files, strings.Fields(c.known)), c.want)
 	}
 }

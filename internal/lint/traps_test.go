@@ -54,7 +54,7 @@ func TestTraps_Each_HasItsTests(t *testing.T) {
 	has := func(file, test string) bool {
 		return slices.Contains(files, file) && declares(t, filepath.Join(moduleRoot(t), filepath.FromSlash(file)), test)
 	}
-	for _, complaint := range trapComplaints(readText(t, "engine/suite/redisson/doc.go"), has) {
+	for _, complaint := range trapComplaints(readText(t, "engine/internal/suite/redisson/doc.go"), has) {
 		t.Error(complaint)
 	}
 }

@@ -133,13 +133,13 @@
 //	a large cohort under one lock             renew: TestALargeCohortLocksTheRenewerForOneChunkAtATime
 //	no right to publish; no memory            script: TestRefusedMessageIsReportedAndCostsNobodyTheRelease,
 //	                                          TestServerWithoutMemoryRefusesNoGivingBack
-//	causes that use the engine, or panic      suite/callbacks: TestLock_CauseOfTheUser_IsNotCalledUnderALock,
+//	causes that use the engine, or panic      internal/suite/callbacks: TestLock_CauseOfTheUser_IsNotCalledUnderALock,
 //	                                          TestLock_CauseThatPanics_LeavesNoLockHeld
 //	one that fails at once is not counted     engine: TestLock_FailsAtOnce_IsCountedAndReportedOnce
-//	Close in a callback                       suite/callbacks: TestClose_InACallbackOrHook_SaysThatNoLockIsLeft
+//	Close in a callback                       internal/suite/callbacks: TestClose_InACallbackOrHook_SaysThatNoLockIsLeft
 //	a nil context                             engine: TestEngine_NilContext_IsInvalidAndLeavesNothing
 //	releases behind acquires, on a full lane  pipeline: TestPipeline_Backlog_IsNotOvertaken;
-//	                                          suite/faults: TestAFullLaneSendsReleasesBeforeAcquires
+//	                                          internal/suite/faults: TestAFullLaneSendsReleasesBeforeAcquires
 //	a channel whose connection is half open   pubsub: TestEndpoint_Silent_IsPinged
 //	"all" is what is attached just now        replication: TestNewReplicas_SeveralSources_TheMostCounts
 //

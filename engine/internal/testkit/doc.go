@@ -1,5 +1,5 @@
-// Package testkit is what the suites (engine/suite) share: servers, faults, engines and the
-// patience to wait for them. A suite uses an engine as a user does. It looks at it from the
+// Package testkit is what the suites (engine/internal/suite) share: servers, faults, engines and the
+// patience to wait for them. An internal/suite uses an engine as a user does. It looks at it from the
 // server's side, from the wire, or through the world that the engine was given (see Open),
 // never into its parts. Only tests import this package. It decides nothing about locks, and
 // has no test of its own: the suites are that.

@@ -1,4 +1,0 @@
-// Package connect is the suite of opening an engine: servers that are not there, load, or
-// refuse the password.
-// It needs a redis-server (see internal/redistest).
-package connect

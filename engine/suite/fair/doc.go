@@ -1,4 +1,0 @@
-// Package fair is the suite of FairMutex: the order of arrival, and waiters that leave or
-// die in the queue.
-// It needs a redis-server (see internal/redistest).
-package fair

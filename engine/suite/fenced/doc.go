@@ -1,3 +1,0 @@
-// Package fenced is the suite of FencedMutex: each hold has a higher token than the one before.
-// It needs a redis-server (see internal/redistest).
-package fenced

@@ -1,4 +1,0 @@
-// Package futures is the suite of futures of operations: results, ended contexts, Abandon and
-// Close.
-// It needs a redis-server (see internal/redistest).
-package futures

@@ -1,3 +1,0 @@
-// Package kinds is the suite of one name that is used for locks of several kinds.
-// It needs a redis-server (see internal/redistest).
-package kinds

@@ -1,4 +1,0 @@
-// Package lease is the suite of leases: the watchdog, Lease, MaxHold, MinHold, Extend, and
-// an Unlock whose answer does not come.
-// It needs a redis-server (see internal/redistest).
-package lease

@@ -1,3 +1,0 @@
-// Package loss is the suite of locks that others remove or overwrite.
-// It needs a redis-server (see internal/redistest).
-package loss

@@ -1,4 +1,0 @@
-// Package memory is the suite of what waiting and holding cost: allocations, bytes and
-// goroutines.
-// It needs a redis-server (see internal/redistest).
-package memory

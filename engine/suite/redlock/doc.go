@@ -1,4 +1,0 @@
-// Package redlock is the suite of RedLock on several servers: majorities, faults, contenders,
-// re-entries.
-// It needs a redis-server (see internal/redistest).
-package redlock

@@ -1,3 +1,0 @@
-// Package reentry is the suite of leases of re-entries.
-// It needs a redis-server (see internal/redistest).
-package reentry

@@ -1,3 +1,0 @@
-// Package rw is the suite of RWMutex: readers, writers, Downgrade.
-// It needs a redis-server (see internal/redistest).
-package rw

@@ -1,3 +1,0 @@
-// Package shutdown is the suite of Close and Shutdown: what they end, wait for and report.
-// It needs a redis-server (see internal/redistest).
-package shutdown
