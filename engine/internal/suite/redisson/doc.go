@@ -31,8 +31,8 @@
 //	T7 a script that is sent again counts twice
 //	    engine/internal/suite/faults/acquire_test.go:TestAcquireWhoseReplyIsCutIsBurnedAndTheLockTakenAfresh
 //	    engine/internal/suite/faults/release_test.go:TestUnlockWhoseReplyIsCutReleasesOnce
-//	    engine/internal/suite/counts/history_test.go:TestNoPermitIsLostOrMade
-//	    engine/internal/suite/counts/history_test.go:TestEveryCountDownCountsOnce
+//	    engine/internal/suite/counters/history_test.go:TestNoPermitIsLostOrMade
+//	    engine/internal/suite/counters/history_test.go:TestEveryCountDownCountsOnce
 //	T8 owners of one process
 //	    engine/internal/suite/redisson/others_test.go:TestOwnerIsWhatAContextCarries
 //	    engine/reentry_test.go:TestReentry_GoroutinesUnderOneDo_ExcludeEachOther
@@ -73,7 +73,7 @@
 //	    engine/internal/suite/faults/wait_test.go:TestReleaseAtAnyPointOfTheSubscriptionWakesTheWaiter
 //	T20 a reconnect
 //	    engine/internal/suite/faults/wait_test.go:TestCutSubscriptionsComeBackAndEveryHeadTries
-//	    engine/internal/suite/counts/outage_test.go:TestMessagesThatAreLostWithTheConnection
+//	    engine/internal/suite/counters/outage_test.go:TestMessagesThatAreLostWithTheConnection
 //	    engine/internal/suite/topology/moving_test.go:TestWaitersAreWokenAfterAPromotion
 //	T21 the holder of a lock that is gone; a shard that is dead
 //	    engine/internal/suite/faults/renew_test.go:TestOneForeignKeyAmongManyRenewedCostsOneHold
@@ -96,13 +96,13 @@
 //	    engine/internal/suite/topology/acl_counts_test.go:TestTheDocumentedACLRulesOfCountsAreEnough
 //	T27 names and slots
 //	    engine/internal/suite/redisson/wire_test.go:TestChannelFollowsRedissonsBraceRule
-//	    engine/internal/suite/counts/cluster_test.go:TestNamesInACluster
+//	    engine/internal/suite/counters/cluster_test.go:TestNamesInACluster
 //	T28 replicas that are behind
 //	    engine/internal/suite/topology/replica_test.go:TestNoReplicaIsAskedForAState
 //	T29 the unlock latches of Redisson
 //	    engine/internal/suite/redisson/keys_test.go:TestKeysOfRedissonBesideALockAreLeftAlone
 //	T30 a latch that is deleted, or closed again at once
-//	    engine/internal/suite/counts/latch_test.go:TestLatch_Deleted_IsNoticed
+//	    engine/internal/suite/counters/latch_test.go:TestLatch_Deleted_IsNoticed
 //	    engine/internal/suite/redisson/counts_test.go:TestALatchThatIsClosedAgainAtOnce
 //	    engine/internal/suite/redisson/counts_test.go:TestCountsOfALatch
 //	T31 thousands of expired permits

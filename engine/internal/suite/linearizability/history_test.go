@@ -1,4 +1,4 @@
-package history
+package linearizability
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ import (
 // server misbehave. Everything is drawn from one seed, which is printed; the order
 // of events is the scheduler's, so a seed finds its way back only roughly.
 //
-//	PAWL_HISTORY=2m PAWL_HISTORY_SEED=1 go test -run TestHistory ./engine/internal/suite/history
+//	PAWL_HISTORY=2m PAWL_HISTORY_SEED=1 go test -run TestHistory ./engine/internal/suite/linearizability
 //
 // What must hold, in every history:
 //
