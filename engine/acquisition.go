@@ -81,10 +81,10 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 	var fx lock.Effects
 	sh := a.Shard
 	sh.Lock()
-	var r *lock.Resource
+	var r *lock.Entry
 	ok := true
 	if a.Parent.InnermostLive() != nil {
-		r = a.Parent.Res
+		r = a.Parent.Entry
 	} else { // it re-enters nothing any more, if ever
 		r, ok = sh.Get(m.key, m.route, &a.Request.Request)
 	}
@@ -207,7 +207,7 @@ func (a *acquisition) cancel(s lockerr.Stop) bool {
 		a.Shard.Unlock()
 		return false
 	}
-	if a.Resource() == nil { // not enqueued yet: enqueue finds it ended
+	if a.Entry() == nil { // not enqueued yet: enqueue finds it ended
 		a.Drop()
 		a.fut.err = s.Unasked()
 		a.Shard.Unlock()

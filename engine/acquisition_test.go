@@ -94,7 +94,7 @@ func TestFuture_SharedContextCancelled_EndsAll(t *testing.T) {
 }
 
 // resourceOf returns the state of a name, nil if it has none.
-func resourceOf(e *Engine, name string) *lock.Resource {
+func resourceOf(e *Engine, name string) *lock.Entry {
 	sh := e.table.Shard(e.table.Client.Route(name))
 	sh.Lock()
 	defer sh.Unlock()
@@ -108,7 +108,7 @@ func wantNoneListedAndFree(t *testing.T, e *Engine) (listed int) {
 	for _, l := range e.table.Recovery.View().Lanes {
 		for _, r := range slices.Concat(l.Urgent, l.Tries) {
 			listed++
-			res := driver.ResourceOf(r)
+			res := driver.EntryOf(r)
 			sh := driver.ShardOf(res)
 			sh.Lock()
 			if slices.Contains(sh.Free(), res) {

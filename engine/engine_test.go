@@ -309,7 +309,7 @@ func TestEngine_EventsBeforeItHasItsClient_Wait(t *testing.T) {
 	})
 }
 
-// A resource that waits for its next name keeps nothing of the last one: a name may be long,
+// An entry that waits for its next name keeps nothing of the last one: a name may be long,
 // and a shard keeps many.
 func TestEngine_EntriesForReuse_KeepNoName(t *testing.T) {
 	t.Parallel()

@@ -175,7 +175,7 @@ func TestExtend_GivesUp_ReadsItsConnectionUnderTheLock(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL(), func(c *Config) { c.CommandTimeout = 200 * time.Millisecond })
 	h := mustLock(t, e.Mutex("x"), Lease(time.Minute))
-	sh, r := oneOf(h).Shard(), oneOf(h).Res
+	sh, r := oneOf(h).Shard(), oneOf(h).Entry
 	again, err := e.Mutex("x").Lock(h.Context(ctxT(t)))
 	if err != nil {
 		t.Fatal(err)

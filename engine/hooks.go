@@ -278,7 +278,7 @@ func (e *Engine) logLost(h *lockHold, why LostReason) {
 	}
 	args := []any{"lock", lockerr.Shorten(h.Name), "reason", why.String()}
 	if why == NotRenewed {
-		if cause := e.unrenewed(h.Res.Route); cause != nil {
+		if cause := e.unrenewed(h.Entry.Route); cause != nil {
 			args = append(args, "err", cause)
 		}
 	}

@@ -151,7 +151,7 @@ type tenure struct {
 }
 
 // NewTenure and NewHold implement driver.Engine.
-func (f *front) NewTenure(r *lock.Resource) *lock.Hold {
+func (f *front) NewTenure(r *lock.Entry) *lock.Hold {
 	t := new(tenure)
 	t.first.Init(&t.first, &t.tenure, r)
 	return t.first.new()

@@ -31,7 +31,7 @@ const (
 	rewrites               // what it is for; it may
 )
 
-// question is a command that stands outside the resources' order, and its future. While it has not
+// question is a command that stands outside the entry' order, and its future. While it has not
 // been sent, or may be repeated, it is tried again until Config.CommandTimeout.
 //
 //	posed --> asked --answered, or not to be repeated--> settled

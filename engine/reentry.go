@@ -172,7 +172,7 @@ func (c *heldContext) carried(e *Engine, k driver.Key) *lockHold {
 		}
 		h.Shard().Lock()
 		found := h.InnermostLive()
-		ok := found != nil && found.Res.Name == k.Name
+		ok := found != nil && found.Entry.Name == k.Name
 		h.Shard().Unlock()
 		switch {
 		case !ok:

@@ -112,7 +112,7 @@ func TestHooks_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
 	r.Admit(&a.Request.Request, &fx)
 	r.Replied(&lock.Outcome{Sent: now, Now: now}, &fx)
 	a.Shard.Unlock()
-	e.table.Each((*lock.Resource).EndHold)
+	e.table.Each((*lock.Entry).EndHold)
 	fx.Send = nil // it has been answered
 	e.table.Run(&fx)
 	told.want(t, "acquired", "lost: the engine was closed")
@@ -202,7 +202,7 @@ func TestExtend_AfterARefusedOne_DoesNotNameThatRefusal(t *testing.T) {
 	idle := func(refusals uint8) bool {
 		oneOf(h).Shard().Lock()
 		defer oneOf(h).Shard().Unlock()
-		return oneOf(h).Res.Cmd.What == lock.Nothing && oneOf(h).Res.View().Refusals >= refusals
+		return oneOf(h).Entry.Cmd.What == lock.Nothing && oneOf(h).Entry.View().Refusals >= refusals
 	}
 	eventually(t, "the next try is a while away", func() bool { return idle(5) })
 	cancel()

@@ -11,7 +11,7 @@ import (
 type closing struct {
 	shut    atomic.Bool           // nothing new is admitted
 	begun   atomic.Bool           // Close, which a Shutdown may delay for hours
-	emptied chan struct{}         // capacity 1: the last resource left a shard
+	emptied chan struct{}         // capacity 1: the last entry left a shard
 	refused atomic.Pointer[error] // the server's, to release a lock
 	delayed atomic.Pointer[error] // the same, for now
 }
@@ -32,19 +32,19 @@ func (t *Table) Close() {
 
 // StopWaiting fails what waits.
 func (t *Table) StopWaiting() {
-	t.Each((*lock.Resource).StopWaiting)
+	t.Each((*lock.Entry).StopWaiting)
 	t.eachCount((*counter.Counter).StopWaiting)
 }
 
 // EndHolds ends every hold, and has the locks and permits released.
 func (t *Table) EndHolds() {
-	t.Each((*lock.Resource).EndHold)
+	t.Each((*lock.Entry).EndHold)
 	t.eachCount((*counter.Counter).End)
 }
 
 // LoseHolds ends the holds of a name, for that reason, and returns how many there were: a test does.
 func (t *Table) LoseHolds(name string, why lock.Loss) (n int) {
-	t.Each(func(r *lock.Resource, fx *lock.Effects) {
+	t.Each(func(r *lock.Entry, fx *lock.Effects) {
 		if r.Name == name && r.View().Hold {
 			n++
 			r.LoseHold(why, fx)
@@ -55,7 +55,7 @@ func (t *Table) LoseHolds(name string, why lock.Loss) (n int) {
 
 // Drop gives up what is left, when the client has failed what was unanswered.
 func (t *Table) Drop() {
-	t.Each((*lock.Resource).Drop)
+	t.Each((*lock.Entry).Drop)
 	t.eachCount((*counter.Counter).Drop)
 }
 
@@ -85,7 +85,7 @@ func (t *Table) noteRefusal(o lock.Outcome) {
 	}
 }
 
-// emptied notes that a resource left the table, and makes an AwaitEmpty look again. The caller
+// emptied notes that an entry left the table, and makes an AwaitEmpty look again. The caller
 // holds the shard's lock.
 func (t *Table) emptied(s *Shard) {
 	if !t.Closing() {
@@ -103,22 +103,22 @@ func (t *Table) lookAgain() {
 	}
 }
 
-// AwaitEmpty waits until no resource is left, and reports whether that came before stop.
+// AwaitEmpty waits until no entry is left, and reports whether that came before stop.
 // Shutdown and Close may wait both.
 func (t *Table) AwaitEmpty(stop <-chan struct{}) bool {
 	for {
-		if t.Resources() == 0 {
+		if t.Entries() == 0 {
 			t.lookAgain() // the token that woke us was the other's too
 			return true
 		}
 		if t.World.Wait(t.closing.emptied, stop, nil) != 0 {
-			return t.Resources() == 0
+			return t.Entries() == 0
 		}
 	}
 }
 
-// Resources is how many names something is known of.
-func (t *Table) Resources() (n int) {
+// Entries is how many names something is known of.
+func (t *Table) Entries() (n int) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
@@ -128,9 +128,9 @@ func (t *Table) Resources() (n int) {
 	return n
 }
 
-// Each visits all resources, under their shard's lock, and does what the visits
+// Each visits all entries, under their shard's lock, and does what the visits
 // leave to be done.
-func (t *Table) Each(visit func(r *lock.Resource, fx *lock.Effects)) {
+func (t *Table) Each(visit func(r *lock.Entry, fx *lock.Effects)) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()

@@ -11,15 +11,15 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// command is the command of a resource in flight, as the client sees it: it is encoded as
+// command is the command of an entry in flight, as the client sees it: it is encoded as
 // the call of a script, and its reply goes to the core.
-type command lock.Resource
+type command lock.Entry
 
-func (c *command) res() *lock.Resource { return (*lock.Resource)(c) }
+func (c *command) res() *lock.Entry { return (*lock.Entry)(c) }
 
-// submit sends the resource's command. No lock is held. It is the one place where
-// commands of resources leave, so joining several into one script plugs in here.
-func (t *Table) submit(r *lock.Resource) {
+// submit sends the entry's command. No lock is held. It is the one place where
+// commands of entries leave, so joining several into one script plugs in here.
+func (t *Table) submit(r *lock.Entry) {
 	if r.Cmd.Want != 0 {
 		t.Client.SubmitDurable(r.Route, (*command)(r))
 		return

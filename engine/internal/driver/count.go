@@ -92,7 +92,7 @@ func (s *Shard) Count(k CountKey, route uint64) *Count {
 // FitsCount reports whether the name is in use as no lock, nor as another sort of count: all of them
 // are the same key. What only lingers is not in use. The caller holds the lock.
 func (s *Shard) FitsCount(k CountKey) bool {
-	if r := s.resources[k.Name]; r != nil && r.InUse() || s.crowds[k.Name] != nil {
+	if r := s.entries[k.Name]; r != nil && r.InUse() || s.crowds[k.Name] != nil {
 		return false
 	}
 	for other := range counter.Kind(counter.Kinds) {
@@ -109,7 +109,7 @@ func (s *Shard) UsedAs(name string) string {
 	if c := s.crowds[name]; c != nil {
 		return c.family.String()
 	}
-	if r := s.resources[name]; r != nil && r.InUse() {
+	if r := s.entries[name]; r != nil && r.InUse() {
 		return kind.Family(r.Family).String()
 	}
 	for k := range counter.Kind(counter.Kinds) {
@@ -174,7 +174,7 @@ func (c *Count) transition(do func(fx *counter.Effects)) {
 	c.sh.Table.RunCount(&fx)
 }
 
-// eachCount visits all counts, as Each does resources.
+// eachCount visits all counts, as Each does entries.
 func (t *Table) eachCount(visit func(c *counter.Counter, fx *counter.Effects)) {
 	for i := range t.shards {
 		s := &t.shards[i]

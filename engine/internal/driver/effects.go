@@ -26,26 +26,26 @@ func (t *Table) Run(fx *lock.Effects) {
 		t.letForward(r, fx.Why)
 	}
 	if r := fx.Wake; r != nil {
-		ShardOf(r).goOn(r, (*lock.Resource).Woken)
+		ShardOf(r).goOn(r, (*lock.Entry).Woken)
 	}
 	fx.Deliver()
 }
 
 // letForward goes on with the readers that are behind a name's writers, or fails them if there is
 // a reason, and then with the writers.
-func (t *Table) letForward(writers *lock.Resource, why error) {
+func (t *Table) letForward(writers *lock.Entry, why error) {
 	sh := ShardOf(writers)
 	sh.mu.Lock()
 	behind := sh.behind(writers)
 	sh.mu.Unlock()
 	for _, r := range behind {
-		sh.goOn(r, func(r *lock.Resource, fx *lock.Effects) { r.GoForward(why, fx) })
+		sh.goOn(r, func(r *lock.Entry, fx *lock.Effects) { r.GoForward(why, fx) })
 	}
-	sh.goOn(writers, (*lock.Resource).GoAfter)
+	sh.goOn(writers, (*lock.Entry).GoAfter)
 }
 
 // goOn makes a transition of one of several names, each of which has its own Effects.
-func (s *Shard) goOn(r *lock.Resource, with func(*lock.Resource, *lock.Effects)) {
+func (s *Shard) goOn(r *lock.Entry, with func(*lock.Entry, *lock.Effects)) {
 	var fx lock.Effects
 	s.mu.Lock()
 	with(r, &fx)
@@ -68,10 +68,10 @@ func (t *Table) RunForUser(fx *lock.Effects) {
 // held. A panic of a user's context goes on when all others have ended.
 func endContexts(ended *lock.Hold) {
 	defer func() {
-		sh := ShardOf(ended.Res)
+		sh := ShardOf(ended.Entry)
 		var fx lock.Effects
 		sh.mu.Lock()
-		ended.Res.Told(ended, &fx)
+		ended.Entry.Told(ended, &fx)
 		sh.mu.Unlock()
 		sh.Table.Run(&fx)
 	}()

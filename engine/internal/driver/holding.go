@@ -25,8 +25,8 @@ type Hold interface {
 	Confirmed()
 }
 
-// Init sets up the first hold of a tenure of that resource.
-func (h *Holding) Init(port Hold, t *Tenure, r *lock.Resource) {
+// Init sets up the first hold of a tenure of that entry.
+func (h *Holding) Init(port Hold, t *Tenure, r *lock.Entry) {
 	h.Port, h.tenure, h.Tenure = port, t, &t.Tenure
 	t.member.Init((*subject)(t), resp.Slot(r.Route))
 }
@@ -37,7 +37,7 @@ func (h *Holding) InitBeside(port Hold, other *lock.Hold) {
 }
 
 // Shard is that of the hold's name.
-func (h *Holding) Shard() *Shard { return ShardOf(h.Res) }
+func (h *Holding) Shard() *Shard { return ShardOf(h.Entry) }
 
 // holdingOf is what drives a hold.
 func holdingOf(h *lock.Hold) *Holding { return h.Port.(Hold).driven() }
@@ -48,7 +48,7 @@ func holdingOf(h *lock.Hold) *Holding { return h.Port.(Hold).driven() }
 func (h *Holding) driven() *Holding { return h }
 
 // Owner is the hold's owner on the server.
-func (h *Holding) Owner() script.Owner { return OwnerOf(h.Res, h.Kind, h.ID) }
+func (h *Holding) Owner() script.Owner { return OwnerOf(h.Entry, h.Kind, h.ID) }
 
 // Look is an error if the hold has ended, by the clock too. It ends no contexts itself.
 func (h *Holding) Look() error {

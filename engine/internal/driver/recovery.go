@@ -25,18 +25,18 @@ func (p *recoveryPort) AppendRelease(dst []byte, form resp.ScriptForm, r *recove
 	return (*Table)(p).AppendRelease(dst, form, r.Kind, r.Name, r.ID, rest)
 }
 
-// stalled is a resource as recovery lists it: a recovery.Name.
-type stalled lock.Resource
+// stalled is an entry as recovery lists it: a recovery.Name.
+type stalled lock.Entry
 
-// ResourceOf is the resource that recovery lists; nil if it is something else.
-func ResourceOf(n recovery.Name) *lock.Resource {
+// EntryOf is the entry that recovery lists; nil if it is something else.
+func EntryOf(n recovery.Name) *lock.Entry {
 	s, _ := n.(*stalled)
-	return (*lock.Resource)(s)
+	return (*lock.Entry)(s)
 }
 
 func (s *stalled) Unwanted() *bool { return &s.machine().Dropped }
 
-func (s *stalled) machine() *lock.Resource { return (*lock.Resource)(s) }
+func (s *stalled) machine() *lock.Entry { return (*lock.Entry)(s) }
 
 func (s *stalled) Stalled() (urgent bool, route uint64) {
 	r := s.machine()

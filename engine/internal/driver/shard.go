@@ -16,28 +16,28 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// A Shard is one lock and what it guards: its resources, and everything that belongs to
-// them (requests, holdings, waits, debts). Every transition of a resource happens
+// A Shard is one lock and what it guards: its entries, and everything that belongs to
+// them (requests, holdings, waits, debts). Every transition of an entry happens
 // under its shard's lock. Commands are sent and users are told after it (see Table.Run).
 //
-// It is the lock.Port of its resources.
+// It is the lock.Port of its entries.
 type Shard struct {
-	Table     *Table
-	mu        sync.Mutex
-	resources map[string]*lock.Resource
-	crowds    map[string]*crowd // of kinds whose requests, or tenures, are apart from each other
-	apart     int               // the resources in crowds
-	free      []*lock.Resource  // ready for use again
-	counts    map[CountKey]*Count
-	counted   counter.Counters
-	number    uint64 // of the latest command of a count
-	ids       idSource
-	count     lock.Counters
+	Table   *Table
+	mu      sync.Mutex
+	entries map[string]*lock.Entry
+	crowds  map[string]*crowd // of kinds whose requests, or tenures, are apart from each other
+	apart   int               // the entries in crowds
+	free    []*lock.Entry     // ready for use again
+	counts  map[CountKey]*Count
+	counted counter.Counters
+	number  uint64 // of the latest command of a count
+	ids     idSource
+	count   lock.Counters
 
 	_ [64]byte // neighbours do not share a cache line
 }
 
-// maxFree bounds the resources that a shard keeps for use again.
+// maxFree bounds the entries that a shard keeps for use again.
 const maxFree = 64
 
 // Lock takes the shard's lock. No other lock of a shard is taken under it, and no code of a
@@ -47,26 +47,26 @@ func (s *Shard) Lock() { s.mu.Lock() }
 // Unlock gives the shard's lock back.
 func (s *Shard) Unlock() { s.mu.Unlock() }
 
-// crowd is the resources of a name whose requests are apart from each other: one for each
+// crowd is the entries of a name whose requests are apart from each other: one for each
 // request that waits, or for those that wait together, and for the tenure that they get; or one
 // for each tenure.
 type crowd struct {
 	family  kind.Family
-	members []*lock.Resource
-	room    [2]*lock.Resource // of the first members
+	members []*lock.Entry
+	room    [2]*lock.Entry // of the first members
 	readers lock.Readers
 }
 
-// Find returns the resource that all requests of a name share, nil if there is none. The caller
+// Find returns the entry that all requests of a name share, nil if there is none. The caller
 // holds the lock.
-func (s *Shard) Find(k Key) *lock.Resource { return s.resources[k.Name] }
+func (s *Shard) Find(k Key) *lock.Entry { return s.entries[k.Name] }
 
-// Get returns the resource for a request, made if need be: that of its name, or, if requests of its
+// Get returns the entry for a request, made if need be: that of its name, or, if requests of its
 // kind are apart from each other, one of its own or that where others wait. It is not
 // ok if the name is in use for another family, or as a count; then it is one to Refuse the request.
 // The caller holds the lock.
-func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Resource, ok bool) {
-	r = s.resources[k.Name]
+func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Entry, ok bool) {
+	r = s.entries[k.Name]
 	c := s.crowds[k.Name]
 	family := k.Kind.Family()
 	if r != nil && kind.Family(r.Family) != family {
@@ -81,7 +81,7 @@ func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Resource, ok 
 	case s.counts != nil && s.counting(k.Name):
 		if r == nil { // for its refusal
 			r = s.make(k, route)
-			s.resources[k.Name] = r
+			s.entries[k.Name] = r
 		}
 		return r, false
 	case k.Kind.Traits().Apart:
@@ -93,7 +93,7 @@ func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Resource, ok 
 		return s.getApart(k, route, c), true
 	case r == nil:
 		r = s.make(k, route)
-		s.resources[k.Name] = r
+		s.entries[k.Name] = r
 	}
 	return r, true
 }
@@ -101,12 +101,12 @@ func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Resource, ok 
 // Fits reports whether the name is in use as no other sort of lock, nor as a count. The caller holds
 // the lock.
 func (s *Shard) Fits(k Key) bool {
-	family, r, c := k.Kind.Family(), s.resources[k.Name], s.crowds[k.Name]
+	family, r, c := k.Kind.Family(), s.entries[k.Name], s.crowds[k.Name]
 	return (r == nil || kind.Family(r.Family) == family || !r.InUse()) && (c == nil || c.family == family) && !s.counting(k.Name)
 }
 
-// getApart makes a resource of a crowd, which is nil for the first.
-func (s *Shard) getApart(k Key, route uint64, c *crowd) *lock.Resource {
+// getApart makes an entry of a crowd, which is nil for the first.
+func (s *Shard) getApart(k Key, route uint64, c *crowd) *lock.Entry {
 	r := s.make(k, route)
 	if c == nil {
 		if s.crowds == nil {
@@ -122,24 +122,24 @@ func (s *Shard) getApart(k Key, route uint64, c *crowd) *lock.Resource {
 	return r
 }
 
-// make makes a resource for a name, or takes one that is free.
-func (s *Shard) make(k Key, route uint64) *lock.Resource {
-	var r *lock.Resource
+// make makes an entry for a name, or takes one that is free.
+func (s *Shard) make(k Key, route uint64) *lock.Entry {
+	var r *lock.Entry
 	if n := len(s.free); n > 0 {
 		r, s.free[n-1] = s.free[n-1], nil
 		s.free = s.free[:n-1]
 	} else {
-		r = &lock.Resource{Port: s}
+		r = &lock.Entry{Port: s}
 	}
 	r.Reset(k.Name, route)
 	r.Family, r.Place = uint8(k.Kind.Family()), 0
 	return r
 }
 
-// remove takes a resource out that is idle.
-func (s *Shard) remove(r *lock.Resource) {
+// remove takes an entry out that is idle.
+func (s *Shard) remove(r *lock.Entry) {
 	if r.Place == 0 {
-		delete(s.resources, r.Name)
+		delete(s.entries, r.Name)
 		return
 	}
 	c := s.crowds[r.Name]
@@ -154,7 +154,7 @@ func (s *Shard) remove(r *lock.Resource) {
 }
 
 // behind are the readers that are behind the writers of a name.
-func (s *Shard) behind(writers *lock.Resource) (all []*lock.Resource) {
+func (s *Shard) behind(writers *lock.Entry) (all []*lock.Entry) {
 	c := s.crowds[writers.Name]
 	if c == nil || writers.Place != 0 {
 		return nil
@@ -167,11 +167,11 @@ func (s *Shard) behind(writers *lock.Resource) (all []*lock.Resource) {
 	return all
 }
 
-// All are the resources of the shard, in the order of their names: what a visit of them leads
+// All are the entries of the shard, in the order of their names: what a visit of them leads
 // to must not hang on that of a map. The caller holds the lock.
-func (s *Shard) All() (all []*lock.Resource) {
-	for _, name := range slices.Sorted(maps.Keys(s.resources)) {
-		all = append(all, s.resources[name])
+func (s *Shard) All() (all []*lock.Entry) {
+	for _, name := range slices.Sorted(maps.Keys(s.entries)) {
+		all = append(all, s.entries[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.crowds)) {
 		all = append(all, s.crowds[name].members...)
@@ -179,16 +179,16 @@ func (s *Shard) All() (all []*lock.Resource) {
 	return all
 }
 
-func (s *Shard) len() int { return len(s.resources) + s.apart + len(s.counts) }
+func (s *Shard) len() int { return len(s.entries) + s.apart + len(s.counts) }
 
-// Free are the resources that are ready for use again. The caller holds the lock.
-func (s *Shard) Free() []*lock.Resource { return s.free }
+// Free are the entries that are ready for use again. The caller holds the lock.
+func (s *Shard) Free() []*lock.Entry { return s.free }
 
-// ShardOf is the shard of a resource.
-func ShardOf(r *lock.Resource) *Shard { return r.Port.(*Shard) }
+// ShardOf is the shard of an entry.
+func ShardOf(r *lock.Entry) *Shard { return r.Port.(*Shard) }
 
-// OwnerOf is this engine's owner of a resource, with that kind and number.
-func OwnerOf(r *lock.Resource, k uint8, id int64) script.Owner {
+// OwnerOf is this engine's owner of an entry, with that kind and number.
+func OwnerOf(r *lock.Entry, k uint8, id int64) script.Owner {
 	return kind.Kind(k).Owner(ShardOf(r).Table.ID, id)
 }
 
@@ -207,8 +207,8 @@ func (s *Shard) Clustered() bool            { return s.Table.Slotted }
 
 func (s *Shard) Draw(d time.Duration) time.Duration { return s.Table.World.Draw(d) }
 
-func (s *Shard) NewTenure(r *lock.Resource) *lock.Hold { return s.Table.Engine.NewTenure(r) }
-func (s *Shard) NewHold(of *lock.Hold) *lock.Hold      { return s.Table.Engine.NewHold(of) }
+func (s *Shard) NewTenure(r *lock.Entry) *lock.Hold { return s.Table.Engine.NewTenure(r) }
+func (s *Shard) NewHold(of *lock.Hold) *lock.Hold   { return s.Table.Engine.NewHold(of) }
 
 func (s *Shard) NewDebt() *lock.Debt { return &newDebt(s).Debt }
 func (s *Shard) NewWait() *lock.Wait { return &newWaiting().Wait }
@@ -217,15 +217,15 @@ func (s *Shard) ServerOf(route uint64) lock.Server {
 	return lock.Server(s.Table.Recovery.ServerOf(route))
 }
 
-func (s *Shard) Pause(r *lock.Resource, at clock.Instant) {
+func (s *Shard) Pause(r *lock.Entry, at clock.Instant) {
 	p := &pauseTimer{res: r, sh: s}
 	p.timer.Init(p)
 	s.Table.Timers.Schedule(&p.timer, at)
 }
 
-func (s *Shard) Unstalled(r *lock.Resource) { s.Table.Recovery.Drop((*stalled)(r)) }
+func (s *Shard) Unstalled(r *lock.Entry) { s.Table.Recovery.Drop((*stalled)(r)) }
 
-func (s *Shard) Idle(r *lock.Resource) {
+func (s *Shard) Idle(r *lock.Entry) {
 	s.remove(r)
 	s.Table.emptied(s)
 	r.Name = "" // it may be long
@@ -233,28 +233,28 @@ func (s *Shard) Idle(r *lock.Resource) {
 		return
 	}
 	if s.free == nil {
-		s.free = make([]*lock.Resource, 0, maxFree) // at once: it costs no more than growing
+		s.free = make([]*lock.Entry, 0, maxFree) // at once: it costs no more than growing
 	}
 	s.free = append(s.free, r)
 }
 
-func (s *Shard) Ahead(r *lock.Resource) *lock.Resource {
+func (s *Shard) Ahead(r *lock.Entry) *lock.Entry {
 	if r.Place == 0 {
 		return nil
 	}
-	return s.resources[r.Name]
+	return s.entries[r.Name]
 }
 
-func (s *Shard) Behind(r *lock.Resource) bool {
+func (s *Shard) Behind(r *lock.Entry) bool {
 	if len(s.crowds) == 0 || r.Place != 0 {
 		return false
 	}
 	c := s.crowds[r.Name]
-	return c != nil && slices.ContainsFunc(c.members, func(r *lock.Resource) bool { return r.Held() == lock.Behind })
+	return c != nil && slices.ContainsFunc(c.members, func(r *lock.Entry) bool { return r.Held() == lock.Behind })
 }
 
 // Readers implements lock.Port.
-func (s *Shard) Readers(r *lock.Resource) *lock.Readers {
+func (s *Shard) Readers(r *lock.Entry) *lock.Readers {
 	if len(s.crowds) == 0 {
 		return nil
 	}
@@ -265,13 +265,13 @@ func (s *Shard) Readers(r *lock.Resource) *lock.Readers {
 }
 
 // Apart implements lock.Port.
-func (s *Shard) Apart(r *lock.Resource, k uint8) *lock.Resource {
+func (s *Shard) Apart(r *lock.Entry, k uint8) *lock.Entry {
 	return s.getApart(Key{r.Name, kind.Kind(k)}, r.Route, s.crowds[r.Name])
 }
 
 func (s *Shard) Kind(k uint8) *lock.Kind { return kind.Kind(k).Traits() }
 
-func (s *Shard) Released(r *lock.Resource, k uint8, by lock.Server, id int64, at, end clock.Instant) {
+func (s *Shard) Released(r *lock.Entry, k uint8, by lock.Server, id int64, at, end clock.Instant) {
 	s.Table.Recovery.Released(r, kind.Kind(k), by, id, at, end)
 }
 

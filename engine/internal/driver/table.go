@@ -14,7 +14,7 @@ import (
 )
 
 // Key names a lock: the name is the mapped one, as it stands on the server. Kinds that share a
-// key there share a resource.
+// key there share an entry.
 type Key struct {
 	Name string
 	Kind kind.Kind
@@ -34,7 +34,7 @@ func (k Key) Placeable() error {
 type Engine interface {
 	// NewTenure makes a tenure with its first hold, NewHold another hold of the tenure of one.
 	// Their ports are a Hold. They are called under the shard's lock.
-	NewTenure(r *lock.Resource) *lock.Hold
+	NewTenure(r *lock.Entry) *lock.Hold
 	NewHold(of *lock.Hold) *lock.Hold
 	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
 	// that too few replicas have. They are called under the shard's lock.
@@ -83,7 +83,7 @@ func (t *Table) Init(cfg Config) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Table = t
-		s.resources = make(map[string]*lock.Resource)
+		s.entries = make(map[string]*lock.Entry)
 	}
 }
 

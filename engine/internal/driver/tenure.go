@@ -22,7 +22,7 @@ type Tenure struct {
 type subject Tenure
 
 func (s *subject) tenure() *Tenure { return (*Tenure)(s) }
-func (s *subject) shard() *Shard   { return ShardOf(s.Res) }
+func (s *subject) shard() *Shard   { return ShardOf(s.Entry) }
 
 // Until implements watchdog.Subject.
 func (s *subject) Until() clock.Instant { return s.tenure().ValidUntil() }
@@ -41,7 +41,7 @@ func (s *subject) Renewal(now clock.Instant) (script.Renewal, bool) {
 	lease, ok := t.Tenure.Renewal(now, &fx)
 	var call script.Renewal
 	if ok {
-		call = script.Renewal{Key: t.Res.Name, Owner: OwnerOf(t.Res, t.Tenure.Kind, t.ID), Lease: lease}
+		call = script.Renewal{Key: t.Entry.Name, Owner: OwnerOf(t.Entry, t.Tenure.Kind, t.ID), Lease: lease}
 	}
 	sh.Unlock()
 	sh.Table.Run(&fx)

@@ -10,10 +10,10 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// waiting is the wait of a resource's head: the core's, with its alarm and its channel.
+// waiting is the wait of an entry's head: the core's, with its alarm and its channel.
 //
 // It is an object of its own because timers and channel events may arrive after the
-// resource has finished with it. Then the core does nothing.
+// entry has finished with it. Then the core does nothing.
 type waiting struct {
 	lock.Wait
 	alarm   wheel.Timer
@@ -29,11 +29,11 @@ func newWaiting() *waiting {
 
 // The methods below implement lock.WaitPort.
 
-func (w *waiting) RingAt(at clock.Instant) { ShardOf(w.Resource()).Table.Timers.Schedule(&w.alarm, at) }
-func (w *waiting) Silence()                { ShardOf(w.Resource()).Table.Timers.Cancel(&w.alarm) }
+func (w *waiting) RingAt(at clock.Instant) { ShardOf(w.Entry()).Table.Timers.Schedule(&w.alarm, at) }
+func (w *waiting) Silence()                { ShardOf(w.Entry()).Table.Timers.Cancel(&w.alarm) }
 
 // Listen subscribes: that neither blocks nor calls back.
-func (w *waiting) Listen(r *lock.Resource, k uint8, owner int64) {
+func (w *waiting) Listen(r *lock.Entry, k uint8, owner int64) {
 	t := ShardOf(r).Table
 	name := t.Channel(Key{r.Name, kind.Kind(k)}).Name()
 	if kind.Kind(k).Traits().Queues {
@@ -43,11 +43,11 @@ func (w *waiting) Listen(r *lock.Resource, k uint8, owner int64) {
 	t.Client.Subscribe(&w.channel)
 }
 
-func (w *waiting) Unlisten() { ShardOf(w.Resource()).Table.Client.Unsubscribe(&w.channel) }
+func (w *waiting) Unlisten() { ShardOf(w.Entry()).Table.Client.Unsubscribe(&w.channel) }
 
 // Fire implements wheel.Task: the alarm.
 func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
-	sh := ShardOf(w.Resource())
+	sh := ShardOf(w.Entry())
 	var fx lock.Effects
 	sh.mu.Lock()
 	w.Rang(&fx)
@@ -61,7 +61,7 @@ func (w *waiting) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) 
 	if ev == resp.Message && string(message) == script.ForRedisson {
 		return
 	}
-	sh := ShardOf(w.Resource())
+	sh := ShardOf(w.Entry())
 	var fx lock.Effects
 	sh.mu.Lock()
 	switch ev {
@@ -78,10 +78,10 @@ func (w *waiting) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) 
 	sh.Table.Run(&fx)
 }
 
-// pauseTimer ends a pause of a resource.
+// pauseTimer ends a pause of an entry.
 type pauseTimer struct {
 	timer wheel.Timer
-	res   *lock.Resource
+	res   *lock.Entry
 	sh    *Shard
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // Admit takes a request for the name, and chooses what is to be sent.
-func (r *Resource) Admit(a *Request, fx *Effects) {
+func (r *Entry) Admit(a *Request, fx *Effects) {
 	r.Port.Counters().Pending++
 	a.res = r
 	r.admit(a, fx)
@@ -24,7 +24,7 @@ func (r *Resource) Admit(a *Request, fx *Effects) {
 }
 
 // Refuse ends a request for the name that is not admitted.
-func (r *Resource) Refuse(a *Request, why error, fx *Effects) {
+func (r *Entry) Refuse(a *Request, why error, fx *Effects) {
 	r.Port.Counters().Pending++
 	a.res = r
 	a.fail(why, fx)
@@ -33,7 +33,7 @@ func (r *Resource) Refuse(a *Request, why error, fx *Effects) {
 
 // admit queues a: under the hold that it re-enters, among the attempts of TryLock, or
 // among the waiters.
-func (r *Resource) admit(a *Request, fx *Effects) {
+func (r *Entry) admit(a *Request, fx *Effects) {
 	if r.hold != nil {
 		// What refuses a, or what a re-enters, must be a hold that is one still: after a
 		// suspend, say, no timer may have run.
@@ -89,7 +89,7 @@ func (r *Resource) admit(a *Request, fx *Effects) {
 
 // acquireReplied goes on after the reply of an acquire, or after its connection
 // died.
-func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 	a := c.req // nil: an orphan
 	if a != nil {
 		a.trying = false
@@ -174,7 +174,7 @@ func (a *Request) unanswered(o *Outcome, fx *Effects) {
 
 // tooMany reports whether the refusal of an orphan says nothing to the one that is first now: it
 // wants fewer permits.
-func (r *Resource) tooMany(c *Command, next *Request) bool {
+func (r *Entry) tooMany(c *Command, next *Request) bool {
 	return r.Port.Kind(c.Kind).Shared && next.Permits < uint8(c.ID)
 }
 
@@ -184,7 +184,7 @@ const MaxLate = 3
 
 // granted makes a hold of a grant, unless nobody wants it any more or its time is
 // over already: then it is given back.
-func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) granted(c *Command, o *Outcome, fx *Effects) {
 	a := c.req
 	if a == nil {
 		r.oweTaken(c, certain, o)
@@ -204,8 +204,8 @@ func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 	}
 	r.tried = Here
 	if r.Port.Kind(c.Kind).Shared {
-		h.Res = r.Port.Apart(r, c.Kind)
-		h.Res.hold = h // it is in nobody's way: the next one tries at once
+		h.Entry = r.Port.Apart(r, c.Kind)
+		h.Entry.hold = h // it is in nobody's way: the next one tries at once
 	} else {
 		r.hold = h
 		if w := r.wait; w != nil {
@@ -221,7 +221,7 @@ func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 	if h.handed == 0 { // else it is the same turn
 		r.beginTurn(o.Now)
 	}
-	if h.Res == r {
+	if h.Entry == r {
 		r.share(o.Now, fx)
 	}
 }
@@ -233,7 +233,7 @@ func (a *Request) unacked(o *Outcome, fx *Effects) {
 	a.fail(r.Port.AckError(a.Kind, a.Name(), o.Ack), fx)
 }
 
-func (r *Resource) lateGrant(a *Request, o *Outcome, fx *Effects) {
+func (r *Entry) lateGrant(a *Request, o *Outcome, fx *Effects) {
 	a.late++
 	switch {
 	case r.Port.Closing():
@@ -244,7 +244,7 @@ func (r *Resource) lateGrant(a *Request, o *Outcome, fx *Effects) {
 }
 
 // reenterReplied goes on after the reply of a re-entry.
-func (r *Resource) reenterReplied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) reenterReplied(c *Command, o *Outcome, fx *Effects) {
 	a := c.req
 	if a != nil {
 		a.trying = false
@@ -282,7 +282,7 @@ func (r *Resource) reenterReplied(c *Command, o *Outcome, fx *Effects) {
 // have that owner any more, and reports whether it says so. It does not matter whether
 // anybody waits for the answer still: a fixed lease is not renewed, so perhaps nothing
 // else would say it.
-func (r *Resource) saysGone(c *Command, o *Outcome, fx *Effects) bool {
+func (r *Entry) saysGone(c *Command, o *Outcome, fx *Effects) bool {
 	why := GoneOnServer
 	switch {
 	case o.Verdict == WrongType, o.Verdict == Answered && o.Answer == Foreign:

@@ -60,7 +60,7 @@ func TestRequest_OnceNotNow_TriesAgainUntilItsPatienceIsOver(t *testing.T) {
 }
 
 // goesOn is the end of a pause, and the answers to what is owed.
-func (l *lab) goesOn(r *Resource) {
+func (l *lab) goesOn(r *Entry) {
 	l.t.Helper()
 	l.does(r.PauseOver)
 	for range 10 {

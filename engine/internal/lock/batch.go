@@ -22,7 +22,7 @@ const maxBatch = 64
 
 // settleDebts chooses what settles the debts that are due, if any: a try that takes all of them
 // along, or else the first, with the others.
-func (r *Resource) settleDebts(fx *Effects) bool {
+func (r *Entry) settleDebts(fx *Effects) bool {
 	var first *Debt
 	n, alike := 0, true
 	for d := r.debts; d != nil; d = d.next {
@@ -56,7 +56,7 @@ func (r *Resource) settleDebts(fx *Effects) bool {
 // most debts are grants that nobody wanted any more, and other processes would never have a turn;
 // and while a slot moves the counter of tokens may be at another node than the lock, and a release
 // alone does not need it.
-func (r *Resource) mayTake(d *Debt) bool {
+func (r *Entry) mayTake(d *Debt) bool {
 	if !r.Port.Kind(d.kind).HandsOver {
 		return false
 	}
@@ -69,7 +69,7 @@ func (r *Resource) mayTake(d *Debt) bool {
 }
 
 // sendAlso has the command settle the debts that are due, but for the one that it is for.
-func (r *Resource) sendAlso(but *Debt) {
+func (r *Entry) sendAlso(but *Debt) {
 	b := new(Batch)
 	for d := r.debts; d != nil && len(b.IDs) < maxBatch-1; d = d.next {
 		if d.due && d != but {
@@ -80,7 +80,7 @@ func (r *Resource) sendAlso(but *Debt) {
 }
 
 // sendReleaseAndAcquire releases h, and acquires for a.
-func (r *Resource) sendReleaseAndAcquire(h *Hold, a *Request) {
+func (r *Entry) sendReleaseAndAcquire(h *Hold, a *Request) {
 	h.forServer = true // if this is in vain, it is released alone
 	r.sendAcquire(a, true)
 	r.Cmd.Server = r.Port.ServerOf(r.Route)
@@ -88,7 +88,7 @@ func (r *Resource) sendReleaseAndAcquire(h *Hold, a *Request) {
 }
 
 // batchReplied goes on after the reply of a command, for what it has released beside.
-func (r *Resource) batchReplied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) batchReplied(c *Command, o *Outcome, fx *Effects) {
 	if c.Also == nil {
 		return
 	}

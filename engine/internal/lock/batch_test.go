@@ -235,7 +235,7 @@ func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
 
 // both makes a hold of a lock with fencing tokens, a waiter behind it, and the command
 // that releases the one and acquires for the other.
-func (l *lab) both(r *Resource) (first, second *caller, u *leaver) {
+func (l *lab) both(r *Entry) (first, second *caller, u *leaver) {
 	l.t.Helper()
 	first, second = l.askFenced(r), l.askFenced(r)
 	l.reply(r, Outcome{Token: 7})
@@ -247,7 +247,7 @@ func (l *lab) both(r *Resource) (first, second *caller, u *leaver) {
 	return first, second, u
 }
 
-func (l *lab) askFenced(r *Resource) *caller {
+func (l *lab) askFenced(r *Entry) *caller {
 	c := new(caller)
 	c.Init(c)
 	c.Kind = fenced

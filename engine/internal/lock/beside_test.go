@@ -9,7 +9,7 @@ import (
 )
 
 // besideLab has a writer, and a reader that is asked for beside it and whose command is out.
-func besideLab(t *testing.T, once bool) (l *lab, writers *Resource, writer *tenant, cell *Resource, reader *caller) {
+func besideLab(t *testing.T, once bool) (l *lab, writers *Entry, writer *tenant, cell *Entry, reader *caller) {
 	l = newLab(t)
 	writers, cell = l.name(), l.name()
 	cell.Place, l.ahead, l.behind = 1, writers, cell
@@ -96,25 +96,25 @@ func TestATryLockBesideAWriterThatIsNotThereAsksAsAnyOther(t *testing.T) {
 func TestTheDebtOfAWriterStandsAsLongAsItsReaders(t *testing.T) {
 	t.Parallel()
 	const long = clock.Instant(time.Hour)
-	for name, step := range map[string]func(l *lab, cell *Resource){
-		"asked for": func(*lab, *Resource) {},
-		"granted": func(l *lab, cell *Resource) {
+	for name, step := range map[string]func(l *lab, cell *Entry){
+		"asked for": func(*lab, *Entry) {},
+		"granted": func(l *lab, cell *Entry) {
 			l.now += long
 			l.reply(cell, Outcome{})
 		},
-		"re-entered or extended": func(l *lab, cell *Resource) {
+		"re-entered or extended": func(l *lab, cell *Entry) {
 			l.reply(cell, Outcome{})
 			l.now += long
 			cell.raised(cell.hold.ID, l.now.Add(l.cfg.Lease))
 		},
-		"lost, and extended": func(l *lab, cell *Resource) {
+		"lost, and extended": func(l *lab, cell *Entry) {
 			l.reply(cell, Outcome{})
 			id := cell.hold.ID
 			l.does(func(fx *Effects) { cell.lose(cell.hold, NotRenewed, fx) })
 			l.now += long
 			cell.raised(id, l.now.Add(l.cfg.Lease))
 		},
-		"renewed": func(l *lab, cell *Resource) {
+		"renewed": func(l *lab, cell *Entry) {
 			l.reply(cell, Outcome{})
 			for range 200 { // a lease has three
 				l.now = l.now.Add(l.cfg.Lease / 2)

@@ -21,7 +21,7 @@ const (
 	Settling  // a debt released
 )
 
-// Command is the one command of a resource that is in flight. From when it is sent until it
+// Command is the one command of an entry that is in flight. From when it is sent until it
 // is Replied to, the fields that are encoded do not change. Its pointers to waiters are
 // cleared, under the shard's lock, when these stop waiting.
 type Command struct {
@@ -61,7 +61,7 @@ func (c *Command) Wanted() bool {
 	return c.req != nil || c.Also != nil || c.What != Acquiring && c.What != Reentering
 }
 
-func (r *Resource) sendAcquire(a *Request, head bool) {
+func (r *Entry) sendAcquire(a *Request, head bool) {
 	c := &r.Cmd
 	c.What, c.Head, r.headsTurn = Acquiring, head, !head
 	c.req, c.Kind, c.Span, c.Want = a, a.Kind, a.firstLease(), a.Want
@@ -81,7 +81,7 @@ func (r *Resource) sendAcquire(a *Request, head bool) {
 	a.trying = true
 }
 
-func (r *Resource) sendReenter(a *Request) {
+func (r *Entry) sendReenter(a *Request) {
 	c := &r.Cmd
 	c.What = Reentering
 	c.req, c.Kind, c.Span, c.Want = a, a.Parent.Kind, a.firstLease(), a.Want
@@ -92,27 +92,27 @@ func (r *Resource) sendReenter(a *Request) {
 	a.trying = true
 }
 
-func (r *Resource) sendExtend(h *Hold) {
+func (r *Entry) sendExtend(h *Hold) {
 	c := &r.Cmd
 	c.What = Extending
 	c.hold, c.Kind, c.ID, c.Span, c.Want = h, h.Kind, h.ID, h.extra.extend.Lease, h.Want
 	r.lengthens(c.Span)
 }
 
-func (r *Resource) sendLeave(h *Hold) {
+func (r *Entry) sendLeave(h *Hold) {
 	c := &r.Cmd
 	c.What = Leaving
 	c.hold, c.Kind, c.ID, c.Number = h, h.Kind, h.ID, uint32(h.Parent.count)
 }
 
-func (r *Resource) sendRelease(h *Hold) {
+func (r *Entry) sendRelease(h *Hold) {
 	c := &r.Cmd
 	c.What = Unlocking
 	c.hold, c.ID, c.Kind = h, h.ID, h.Kind
 	r.sendEnd()
 }
 
-func (r *Resource) sendSettle(d *Debt) {
+func (r *Entry) sendSettle(d *Debt) {
 	c := &r.Cmd
 	c.What = Settling
 	c.debt, c.ID, c.Kind = d, d.ID, d.kind
@@ -120,7 +120,7 @@ func (r *Resource) sendSettle(d *Debt) {
 }
 
 // sendEnd is what the end of a hold and that of a debt have in common.
-func (r *Resource) sendEnd() {
+func (r *Entry) sendEnd() {
 	c := &r.Cmd
 	c.Server, c.Span = r.Port.ServerOf(r.Route), 0
 	if at := c.minEnd(); at != 0 {
@@ -204,7 +204,7 @@ func (o *Outcome) acked() int {
 
 // Replied goes on after the reply of the command in flight, or its failure. It returns that
 // command.
-func (r *Resource) Replied(o *Outcome, fx *Effects) Command {
+func (r *Entry) Replied(o *Outcome, fx *Effects) Command {
 	done := r.Cmd
 	r.Cmd = Command{}
 	r.note(&done, o)
@@ -220,7 +220,7 @@ func (r *Resource) Replied(o *Outcome, fx *Effects) Command {
 	return done
 }
 
-func (r *Resource) replied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) replied(c *Command, o *Outcome, fx *Effects) {
 	if o.Verdict == Answered {
 		r.refused = 0
 	}
@@ -250,7 +250,7 @@ func (r *Resource) replied(c *Command, o *Outcome, fx *Effects) {
 
 // notSent puts a command back that never left this process, and holds the name
 // back until its lane works again.
-func (r *Resource) notSent(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) notSent(c *Command, o *Outcome, fx *Effects) {
 	a := c.req
 	if a != nil {
 		a.trying = false

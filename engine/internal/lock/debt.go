@@ -26,7 +26,7 @@ import (
 // lives for at most a second.
 type Debt struct {
 	Port   DebtPort
-	Res    *Resource // nil once it is paid
+	Entry  *Entry // nil once it is paid
 	ID     int64
 	kind   uint8 // of the tenure
 	next   *Debt
@@ -51,9 +51,9 @@ const (
 )
 
 // owe notes a debt: an owner that the server may have until then, as far as is known.
-func (r *Resource) owe(id int64, kind uint8, g grade, lease time.Duration, until clock.Instant) *Debt {
+func (r *Entry) owe(id int64, kind uint8, g grade, lease time.Duration, until clock.Instant) *Debt {
 	d := r.Port.NewDebt()
-	d.Res, d.ID, d.kind, d.grade, d.due, d.lease = r, id, kind, g, true, lease
+	d.Entry, d.ID, d.kind, d.grade, d.due, d.lease = r, id, kind, g, true, lease
 	d.stands(until)
 	d.next, r.debts = r.debts, d
 	r.Port.Counters().Compensations++
@@ -65,7 +65,7 @@ func (r *Resource) owe(id int64, kind uint8, g grade, lease time.Duration, until
 }
 
 // oweTenure notes that the tenure of a hold which is over here may be there still.
-func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
+func (r *Entry) oweTenure(h *Hold, until clock.Instant) {
 	d := r.owe(h.ID, h.Kind, certain, r.Port.Config().Lease, until)
 	d.minEnd, d.shared = h.minEnd(), h.shared
 	if h.extra != nil {
@@ -76,13 +76,13 @@ func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
 // idle reports whether a debt would only keep a closing engine: it was paid once, and is to be paid again
 // after a lease; or the server has forgotten the owner by itself.
 func (d *Debt) idle() bool {
-	return !d.due || d.Res.Port.Now() >= d.until && !d.Res.Cmd.carries(d)
+	return !d.due || d.Entry.Port.Now() >= d.until && !d.Entry.Cmd.carries(d)
 }
 
 // keepsWriter notes that a reader of the name, which is beside a writer, may be on the server until then.
 // A writer has no lease of its own: a reader in the hash keeps it there. So a Shutdown waits as long
 // for its release; see Fired.
-func (r *Resource) keepsWriter(until clock.Instant) {
+func (r *Entry) keepsWriter(until clock.Instant) {
 	w := r.Port.Ahead(r)
 	if w == nil {
 		return
@@ -104,7 +104,7 @@ func (d *Debt) wakeAt(at clock.Instant) {
 }
 
 // oweTaken notes that what an acquire took, or may have taken, is to be given back.
-func (r *Resource) oweTaken(c *Command, g grade, o *Outcome) {
+func (r *Entry) oweTaken(c *Command, g grade, o *Outcome) {
 	until := o.Now.Add(c.Span)
 	if r.Port.Kind(c.Kind).Queues {
 		until = until.Add(r.Port.Config().Room)
@@ -128,7 +128,7 @@ func (d *Debt) stands(until clock.Instant) {
 
 // raised notes that a command other than acquire may have given an owner until then on
 // the server. Its hold may have been lost while the command was out.
-func (r *Resource) raised(id int64, until clock.Instant) {
+func (r *Entry) raised(id int64, until clock.Instant) {
 	shared := false
 	if h := r.hold; h != nil && h.ID == id {
 		h.serverUntil = max(h.serverUntil, until)
@@ -146,7 +146,7 @@ func (r *Resource) raised(id int64, until clock.Instant) {
 }
 
 // settleReplied goes on after the reply of a release that pays a debt.
-func (r *Resource) settleReplied(c *Command, o *Outcome) {
+func (r *Entry) settleReplied(c *Command, o *Outcome) {
 	d := c.debt
 	if d == nil {
 		return
@@ -175,7 +175,7 @@ func (r *Resource) settleReplied(c *Command, o *Outcome) {
 }
 
 // forgive takes a debt out.
-func (r *Resource) forgive(d *Debt) {
+func (r *Entry) forgive(d *Debt) {
 	d.Port.Over()
 	if r.Cmd.debt == d {
 		r.Cmd.debt = nil
@@ -183,7 +183,7 @@ func (r *Resource) forgive(d *Debt) {
 	r.Cmd.Also.forgive(d)
 	for p := &r.debts; *p != nil; p = &(*p).next {
 		if *p == d {
-			*p, d.next, d.Res = d.next, nil, nil
+			*p, d.next, d.Entry = d.next, nil, nil
 			return
 		}
 	}
@@ -194,7 +194,7 @@ func (r *Resource) forgive(d *Debt) {
 // bytes of an acquire may arrive when the network is back; and for how long a queue keeps a place, or a hash an
 // owner, depends on others.
 func (d *Debt) Fired(now clock.Instant, fx *Effects) {
-	r := d.Res
+	r := d.Entry
 	if r == nil || now < d.at { // paid, or set anew while this waited for the lock
 		return
 	}

@@ -19,17 +19,17 @@
 // Events, and the methods that are called for them under the shard's lock:
 //
 //	Lock, Unlock, Extend, cancel  Admit, Unlock, Extend, Cancel
-//	a reply                       Resource.Replied
+//	a reply                       Entry.Replied
 //	a timer                       Fired, Rang, PauseOver
 //	the channel                   Subscribed, Announced, Cut, Forbidden
 //	a renewal                     Renewal, Renewed, Gone
 //	a hold is asked               Check
-//	contexts have ended           Resource.Told
+//	contexts have ended           Entry.Told
 //	a connection is back          Resume
 //	Shutdown, Close               StopWaiting, EndHold, Drop
 //
 // Then, without the lock, the Effects, in this order: contexts of holds that ended; the next
 // command, or recovery, which sends it later; results for callers.
 //
-// Start reading with Resource, which has the invariants, and its method next.
+// Start reading with Entry, which has the invariants, and its method next.
 package lock

@@ -18,11 +18,11 @@ type Effects struct {
 	Ended    *Hold
 	Contexts int // how many they have together
 
-	Send    *Resource // whose Cmd is to be sent
-	Stalled *Resource // for the recovery queue
-	Forward *Resource // those that are Behind it go on, and then it; see handover.go
-	Why     error     // if not nil, they fail instead
-	Wake    *Resource // its first waiter tries: a release was not announced; see Resource.Woken
+	Send    *Entry // whose Cmd is to be sent
+	Stalled *Entry // for the recovery queue
+	Forward *Entry // those that are Behind it go on, and then it; see handover.go
+	Why     error  // if not nil, they fail instead
+	Wake    *Entry // its first waiter tries: a release was not announced; see Entry.Woken
 
 	acquired               waitq.Chain[*Request] // with their verdicts, in order
 	unlocked, lastUnlocked *Unlock

@@ -39,20 +39,20 @@ func (h *Hold) timekeeper() *Hold {
 // Extend has x sent. If another is ahead of it, which is returned, x must be started
 // again when that one is settled.
 func (h *Hold) Extend(x *Extend, fx *Effects) (ahead *Extend, err error) {
-	h.check(h.Res.Port.Now(), fx)
+	h.check(h.Entry.Port.Now(), fx)
 	err = h.extendable()
 	switch {
 	case err != nil:
-		h.Res.goOnAfter(fx)
+		h.Entry.goOnAfter(fx)
 	case h.joint: // a re-entry's: the server knows nothing of its lease
-		h.acknowledged(h.Res.Port.Now(), x.Lease)
+		h.acknowledged(h.Entry.Port.Now(), x.Lease)
 		h.Port.WakeAt(h.timeOut())
 		x.finish(nil)
 	case h.more().extend != nil:
 		ahead = h.extra.extend
 	default:
 		h.extra.extend, h.extra.refusal = x, nil
-		h.Res.next(fx)
+		h.Entry.next(fx)
 	}
 	return ahead, err
 }
@@ -81,7 +81,7 @@ func (h *Hold) StopExtending(x *Extend, cause error) error {
 	if err := h.extendable(); err != nil {
 		return err // it waited for its turn, which never came; ctx may have ended with the hold
 	}
-	if cmd := &h.Res.Cmd; cmd.What == Extending && cmd.hold == h && h.extra.extend == x {
+	if cmd := &h.Entry.Cmd; cmd.What == Extending && cmd.hold == h && h.extra.extend == x {
 		x.dropped = true
 	} else if h.extra.extend == x {
 		h.extra.extend = nil
@@ -95,7 +95,7 @@ func (h *Hold) StopExtending(x *Extend, cause error) error {
 }
 
 // extendReplied goes on after the reply of an Extend.
-func (r *Resource) extendReplied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) extendReplied(c *Command, o *Outcome, fx *Effects) {
 	h := c.hold
 	h.check(r.Port.Now(), fx) // an answer that comes too late does not bring the hold back
 	if r.saysGone(c, o, fx) || h.state != live {

@@ -26,7 +26,7 @@ import (
 
 // successor is who the tenure of h may be handed over to, nil if it is to be released: there
 // is nobody, it is another's turn, or the next one wants something else than h had.
-func (r *Resource) successor(h *Hold) *Request {
+func (r *Entry) successor(h *Hold) *Request {
 	a := r.First()
 	// A release is announced as the tenure's kind does.
 	if a == nil || !a.plain() || a.Want != h.Want || a.Kind != h.Kind || !r.handsOver(h) {
@@ -37,7 +37,7 @@ func (r *Resource) successor(h *Hold) *Request {
 
 // handsOver reports whether the tenure of h may be handed over, to one who wants nothing else
 // than h had.
-func (r *Resource) handsOver(h *Hold) bool {
+func (r *Entry) handsOver(h *Hold) bool {
 	cfg, w := r.Port.Config(), r.wait
 	switch {
 	case h.handed >= cfg.HandOvers || r.Port.Closing() || !h.plain():
@@ -61,7 +61,7 @@ func (r *Resource) handsOver(h *Hold) bool {
 
 // beginTurn notes when the turn of a grant ends that this process has heard of just now: the
 // answer may have taken longer than a turn.
-func (r *Resource) beginTurn(now clock.Instant) {
+func (r *Entry) beginTurn(now clock.Instant) {
 	if r.wait != nil || r.waiters.Len() > 0 {
 		r.ensureWait().turnEnds = milliseconds(now.Add(r.Port.Config().HandOverFor))
 	}
@@ -106,14 +106,14 @@ func (a *Request) plain() bool {
 // lengthens notes that a command gives the tenure a lease: that of a re-entry, say. No renewal
 // shortens one that is longer than the watchdog's, and the next one has not asked for it: if
 // this process died, nobody would get the lock for that long.
-func (r *Resource) lengthens(lease time.Duration) {
+func (r *Entry) lengthens(lease time.Duration) {
 	if lease > r.Port.Config().Lease {
 		r.hold.forServer = true
 	}
 }
 
 // handOver ends the release of h, and gives its tenure to a.
-func (r *Resource) handOver(h *Hold, a *Request, fx *Effects) {
+func (r *Entry) handOver(h *Hold, a *Request, fx *Effects) {
 	next := h.another(a)
 	r.hold = next
 	r.Port.Counters().Released++
@@ -123,11 +123,11 @@ func (r *Resource) handOver(h *Hold, a *Request, fx *Effects) {
 
 // another makes another hold of the tenure of h, for a.
 func (h *Hold) another(a *Request) *Hold {
-	next := h.Res.Port.NewHold(h)
+	next := h.Entry.Port.NewHold(h)
 	next.Name, next.count = a.Name(), 1
 	next.setUntil(math.MaxInt64)
 	next.handed = max(next.handed, next.handed+1) // of readers it may be any number
-	n := h.Res.Port.Counters()
+	n := h.Entry.Port.Counters()
 	n.HandedOver++
 	n.Held++
 	return next
@@ -141,7 +141,7 @@ const yieldFor = time.Millisecond
 const yieldMost = 10 * time.Millisecond
 
 // yield has the head skip a turn after the release of a tenure that was handed over.
-func (r *Resource) yield(o *Outcome) {
+func (r *Entry) yield(o *Outcome) {
 	if w := r.wait; w != nil && r.waiters.Len() > 0 {
 		w.Skip()
 		w.Port.RingAt(o.Now.Add(min(o.Now.Sub(o.Sent)+yieldFor, yieldMost)))
@@ -156,11 +156,11 @@ func (r *Resource) yield(o *Outcome) {
 
 // grantsOne reports whether each hold needs a grant of its own.
 func (t *Tenure) grantsOne() bool {
-	return t.Want != 0 || !t.Res.Port.Kind(t.Kind).HandsOver
+	return t.Want != 0 || !t.Entry.Port.Kind(t.Kind).HandsOver
 }
 
 // Readers of a name are apart from its writers, and some from each other (see readers.go). Its
-// writers share a Resource. So that readers that come and go
+// writers share an Entry. So that readers that come and go
 // do not keep the writers of their own process out for ever, nor writers the readers, they take
 // turns, as with sync.RWMutex:
 //
@@ -183,9 +183,9 @@ func (t *Tenure) grantsOne() bool {
 //
 // Nothing of this is known to other processes.
 
-// ahead is the Resource of the writers that a new request of r may have to stay behind; nil if
+// ahead is the Entry of the writers that a new request of r may have to stay behind; nil if
 // there is none.
-func (r *Resource) ahead(a *Request) *Resource {
+func (r *Entry) ahead(a *Request) *Entry {
 	if r.Place == 0 || a.beside() != nil {
 		return nil
 	}
@@ -193,16 +193,16 @@ func (r *Resource) ahead(a *Request) *Resource {
 }
 
 // behind is ahead, if somebody writes or wants to.
-func (r *Resource) behind(a *Request) *Resource {
+func (r *Entry) behind(a *Request) *Entry {
 	if w := r.ahead(a); w != nil && (w.hold != nil || w.First() != nil) {
 		return w
 	}
 	return nil
 }
 
-// overtaken is the Resource of the writers if the first that waits for r was refused because one
+// overtaken is the Entry of the writers if the first that waits for r was refused because one
 // of them has the name by now; else nil.
-func (r *Resource) overtaken() *Resource {
+func (r *Entry) overtaken() *Entry {
 	a := r.First()
 	if a == nil || r.held != Freely {
 		return nil
@@ -215,7 +215,7 @@ func (r *Resource) overtaken() *Resource {
 
 // stayBehind has r ask no server until it is its turn. The writers must hear of a removal, for
 // nobody else here does.
-func (r *Resource) stayBehind(w *Resource) {
+func (r *Entry) stayBehind(w *Entry) {
 	r.held = Behind
 	if own := r.wait; own != nil {
 		own.Port.Silence()
@@ -227,7 +227,7 @@ func (r *Resource) stayBehind(w *Resource) {
 
 // timely is the hold if its time is not over. It does not end one whose time is over: that is
 // a transition of its own name.
-func (r *Resource) timely() *Hold {
+func (r *Entry) timely() *Hold {
 	if h := r.hold; h != nil && r.Port.Now() < h.Until() {
 		return h
 	}
@@ -235,14 +235,14 @@ func (r *Resource) timely() *Hold {
 }
 
 // yieldToReaders is called when the outermost hold has ended: those that are Behind come next.
-func (r *Resource) yieldToReaders() {
+func (r *Entry) yieldToReaders() {
 	if r.Port.Behind(r) {
 		r.holdBack(Yielding)
 	}
 }
 
 // letForward has those go on that are Behind r, if it is their turn.
-func (r *Resource) letForward(fx *Effects) {
+func (r *Entry) letForward(fx *Effects) {
 	if r.telling != 0 || r.hold != nil {
 		return
 	}
@@ -252,7 +252,7 @@ func (r *Resource) letForward(fx *Effects) {
 }
 
 // GoForward goes on with readers that were Behind, or fails them if there is a reason.
-func (r *Resource) GoForward(why error, fx *Effects) {
+func (r *Entry) GoForward(why error, fx *Effects) {
 	if !r.letGo(Behind) {
 		return
 	}
@@ -263,7 +263,7 @@ func (r *Resource) GoForward(why error, fx *Effects) {
 }
 
 // GoAfter goes on with the name that was Yielding, when those that were Behind have gone on.
-func (r *Resource) GoAfter(fx *Effects) {
+func (r *Entry) GoAfter(fx *Effects) {
 	r.letGo(Yielding)
 	r.goOnAfter(fx)
 }

@@ -28,7 +28,7 @@ import (
 type Hold struct {
 	Port    HoldPort
 	*Tenure        // what the server has: Res, ID, Want, and until when
-	Name    string // as the caller gave it; the server's is Res.Name
+	Name    string // as the caller gave it; the server's is Entry.Name
 
 	Parent, child *Hold
 	count         int32
@@ -69,7 +69,7 @@ type holdExtra struct {
 	token      int64 // the tenure's fencing token, of the outermost hold
 	acked      int32 // replicas that had what validUntil counts from
 	lost       bool
-	untold     bool  // in the resource's list
+	untold     bool  // in the entry's list
 	ofQuorum   bool  // it is one of several servers'
 	nextEnded  *Hold // in an Effects
 	nextUntold *Hold
@@ -83,7 +83,7 @@ func (h *Hold) more() *holdExtra {
 }
 
 // newHold makes the hold of a grant, with a tenure unless it is a re-entry; begin starts it.
-func (r *Resource) newHold(a *Request, id int64, o *Outcome) *Hold {
+func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 	var h *Hold
 	fixed, lease := a.Lease != 0, a.firstLease()
 	if a.Parent == nil {
@@ -116,7 +116,7 @@ func (r *Resource) newHold(a *Request, id int64, o *Outcome) *Hold {
 
 // acknowledged notes that the server has given h the lease, by a command that was sent then.
 func (h *Hold) acknowledged(sent clock.Instant, lease time.Duration) {
-	margin := h.Res.Port.Config().Margin(lease)
+	margin := h.Entry.Port.Config().Margin(lease)
 	if x := h.extra; x != nil && x.ofQuorum {
 		margin = max(margin, Drift(lease))
 		x.there = max(x.there, sent)
@@ -131,7 +131,7 @@ func (h *Hold) acknowledged(sent clock.Instant, lease time.Duration) {
 
 // begin starts the clock of a hold that was granted to a: its renewals, or its timer.
 func (h *Hold) begin(a *Request, now clock.Instant) {
-	h.Res.Port.Counters().Held++
+	h.Entry.Port.Counters().Held++
 	if l := a.rare; l != nil && l.MinHold != 0 {
 		x := h.Root().more() // it is the root's release that keeps the lock taken
 		x.minEnd = max(x.minEnd, now.Add(l.MinHold))
@@ -192,9 +192,9 @@ func (h *Hold) Ending() error {
 }
 
 // trouble is why the release or the Extend under way is not settled, as far as is known. Only
-// while it is under way is the resource h's for certain.
+// while it is under way is the entry h's for certain.
 func (h *Hold) trouble() error {
-	if err := h.Res.Port.Trouble(h.Res.Route); err != nil || h.extra == nil {
+	if err := h.Entry.Port.Trouble(h.Entry.Route); err != nil || h.extra == nil {
 		return err
 	}
 	return h.extra.refusal
@@ -266,7 +266,7 @@ func (h *Hold) Fired(now clock.Instant, fx *Effects) {
 		if h.state == live {
 			h.Port.WakeAt(h.timeOut()) // it was extended
 		} else {
-			h.Res.goOnAfter(fx)
+			h.Entry.goOnAfter(fx)
 		}
 	case releasing:
 		if now < h.releaseBy() {
@@ -275,7 +275,7 @@ func (h *Hold) Fired(now clock.Instant, fx *Effects) {
 			break
 		}
 		h.giveUpRelease(fx)
-		h.Res.goOnAfter(fx)
+		h.Entry.goOnAfter(fx)
 	}
 }
 

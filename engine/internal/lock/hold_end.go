@@ -29,7 +29,7 @@ func (h *Hold) check(now clock.Instant, fx *Effects) {
 		return
 	}
 	if why, yes := h.expired(now); yes {
-		h.Res.lose(h, why, fx)
+		h.Entry.lose(h, why, fx)
 	}
 }
 
@@ -37,7 +37,7 @@ func (h *Hold) check(now clock.Instant, fx *Effects) {
 // all of its tenure. The owner's
 // field may still be on the server, where nobody renews it; a root's is therefore
 // released as soon as its lane works.
-func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
+func (r *Entry) lose(h *Hold, why Loss, fx *Effects) {
 	if h.state != live {
 		return
 	}
@@ -69,7 +69,7 @@ func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
 }
 
 func (h *Hold) loseOne(why Loss, now clock.Instant, fx *Effects) {
-	h.end(h.Res.Port.LossError(h.Kind, h.Name, why), why, now, fx)
+	h.end(h.Entry.Port.LossError(h.Kind, h.Name, why), why, now, fx)
 	h.setOver()
 	h.Port.Lost(why)
 }
@@ -79,7 +79,7 @@ func (h *Hold) loseOne(why Loss, now clock.Instant, fx *Effects) {
 func (h *Hold) end(why error, loss Loss, now clock.Instant, fx *Effects) {
 	if c := h.child; c != nil && c.state != over {
 		if loss == 0 || c.state == releasing {
-			h.Res.Port.Counters().Released++ // with its parent
+			h.Entry.Port.Counters().Released++ // with its parent
 		}
 		c.end(why, loss, now, fx)
 		c.setOver()
@@ -112,10 +112,10 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, fx *Effects) {
 		x.lost, x.result = true, why
 	}
 	h.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))
-	h.Res.Port.Counters().Held--
+	h.Entry.Port.Counters().Held--
 	h.announce(fx)
 	if loss != 0 {
-		h.Res.Port.Counters().Lost[loss]++
+		h.Entry.Port.Counters().Lost[loss]++
 	}
 	h.Port.Ended(loss)
 	x := h.extra
@@ -140,14 +140,14 @@ func (h *Hold) Check(now clock.Instant, fx *Effects) error {
 	h.check(now, fx)
 	why := h.Ending()
 	if why != nil {
-		h.Res.goOnAfter(fx)
+		h.Entry.goOnAfter(fx)
 	}
 	return why
 }
 
-// goOnAfter goes on with the resource of a hold that may have been lost just now.
-// If it ended before that, the resource may be another name's by now, or nobody's.
-func (r *Resource) goOnAfter(fx *Effects) {
+// goOnAfter goes on with the entry of a hold that may have been lost just now.
+// If it ended before that, the entry may be another name's by now, or nobody's.
+func (r *Entry) goOnAfter(fx *Effects) {
 	if !r.Out {
 		r.GoOn(fx)
 	}
@@ -155,7 +155,7 @@ func (r *Resource) goOnAfter(fx *Effects) {
 
 // StopWaiting ends every request that waits, and what would only keep a name in the table
 // that nobody uses any more: a subscription that lingers, debts that are idle.
-func (r *Resource) StopWaiting(fx *Effects) {
+func (r *Entry) StopWaiting(fx *Effects) {
 	r.wait.stopLingering()
 	for d := r.debts; d != nil; {
 		next := d.next
@@ -178,7 +178,7 @@ func (r *Resource) StopWaiting(fx *Effects) {
 	r.GoOn(fx)
 }
 
-func (r *Resource) failAll(fx *Effects) {
+func (r *Entry) failAll(fx *Effects) {
 	for r.tries.Len() > 0 {
 		a, _ := r.tries.Front()
 		a.fail(lockerr.ErrClosed, fx)
@@ -190,10 +190,10 @@ func (r *Resource) failAll(fx *Effects) {
 }
 
 // EndHold tells the holder, and makes a debt of what it held.
-func (r *Resource) EndHold(fx *Effects) { r.LoseHold(EngineClosed, fx) }
+func (r *Entry) EndHold(fx *Effects) { r.LoseHold(EngineClosed, fx) }
 
 // LoseHold is EndHold for another reason.
-func (r *Resource) LoseHold(why Loss, fx *Effects) {
+func (r *Entry) LoseHold(why Loss, fx *Effects) {
 	if r.hold != nil {
 		r.lose(r.hold, why, fx)
 	}
@@ -201,20 +201,20 @@ func (r *Resource) LoseHold(why Loss, fx *Effects) {
 }
 
 // Drop ends all that is left: nothing will be sent any more.
-func (r *Resource) Drop(fx *Effects) {
+func (r *Entry) Drop(fx *Effects) {
 	r.drop(fx)
 	r.GoOn(fx)
 }
 
 // shut ends what a command belonged to: the client is closed.
-func (r *Resource) shut(c *Command, fx *Effects) {
+func (r *Entry) shut(c *Command, fx *Effects) {
 	if a := c.req; a != nil {
 		a.fail(lockerr.ErrClosed, fx)
 	}
 	r.drop(fx)
 }
 
-func (r *Resource) drop(fx *Effects) {
+func (r *Entry) drop(fx *Effects) {
 	r.setFree()
 	r.failAll(fx)
 	if h := r.hold; h != nil {

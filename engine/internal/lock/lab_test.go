@@ -31,8 +31,8 @@ type lab struct {
 	paused    clock.Instant // until then; 0: no pause
 	idle      []string      // names that have gone
 	released  []int64       // owners whose releases were answered
-	ahead     *Resource     // the writers of a name, if it has any; and a reader
-	behind    *Resource
+	ahead     *Entry        // the writers of a name, if it has any; and a reader
+	behind    *Entry
 	readers   *Readers // of a name that is read
 }
 
@@ -55,11 +55,11 @@ func (l *lab) Up(uint64) bool                              { return !l.down }
 func (l *lab) Trouble(uint64) error                        { return nil }
 func (l *lab) Clustered() bool                             { return l.clustered }
 func (l *lab) ServerOf(uint64) Server                      { return 1 }
-func (l *lab) Pause(_ *Resource, at clock.Instant)         { l.paused = at }
-func (l *lab) Unstalled(*Resource)                         {}
-func (l *lab) Idle(r *Resource)                            { l.idle = append(l.idle, r.Name) }
-func (l *lab) Ahead(*Resource) *Resource                   { return l.ahead }
-func (l *lab) Behind(r *Resource) bool                     { return r == l.ahead && l.behind.Held() == Behind }
+func (l *lab) Pause(_ *Entry, at clock.Instant)            { l.paused = at }
+func (l *lab) Unstalled(*Entry)                            {}
+func (l *lab) Idle(r *Entry)                               { l.idle = append(l.idle, r.Name) }
+func (l *lab) Ahead(*Entry) *Entry                         { return l.ahead }
+func (l *lab) Behind(r *Entry) bool                        { return r == l.ahead && l.behind.Held() == Behind }
 func (l *lab) Unheard(string)                              {}
 func (l *lab) Refused(Outcome)                             {}
 func (l *lab) AckError(uint8, string, Ack) error           { return errors.New("too few replicas") }
@@ -67,11 +67,11 @@ func (l *lab) LossError(_ uint8, _ string, why Loss) error { return loss(why) }
 func (l *lab) Kind(kind uint8) *Kind {
 	return &Kind{Polls: kind == polling, HandsOver: kind < fenced, Batches: kind <= fenced, Queues: kind == queued, Shared: kind == permits, Apart: kind == reading, Joins: kind == reading}
 }
-func (l *lab) Readers(*Resource) *Readers { return l.readers }
-func (l *lab) Apart(r *Resource, _ uint8) *Resource {
-	return &Resource{Port: l, Name: r.Name, Route: r.Route}
+func (l *lab) Readers(*Entry) *Readers { return l.readers }
+func (l *lab) Apart(r *Entry, _ uint8) *Entry {
+	return &Entry{Port: l, Name: r.Name, Route: r.Route}
 }
-func (l *lab) Released(_ *Resource, _ uint8, _ Server, id int64, _, _ clock.Instant) {
+func (l *lab) Released(_ *Entry, _ uint8, _ Server, id int64, _, _ clock.Instant) {
 	l.released = append(l.released, id)
 }
 
@@ -92,7 +92,7 @@ type tenant struct {
 	finished bool
 }
 
-func (l *lab) NewTenure(*Resource) *Hold { return l.NewHold(&Hold{Tenure: new(Tenure)}) }
+func (l *lab) NewTenure(*Entry) *Hold { return l.NewHold(&Hold{Tenure: new(Tenure)}) }
 
 func (l *lab) NewHold(of *Hold) *Hold {
 	h := new(tenant)
@@ -147,10 +147,10 @@ func (l *lab) NewWait() *Wait {
 	return &w.Wait
 }
 
-func (w *bell) RingAt(at clock.Instant)                  { w.at = at }
-func (w *bell) Silence()                                 { w.at = 0 }
-func (w *bell) Listen(_ *Resource, _ uint8, owner int64) { w.listening, w.of = true, owner }
-func (w *bell) Unlisten()                                { w.listening = false }
+func (w *bell) RingAt(at clock.Instant)               { w.at = at }
+func (w *bell) Silence()                              { w.at = 0 }
+func (w *bell) Listen(_ *Entry, _ uint8, owner int64) { w.listening, w.of = true, owner }
+func (w *bell) Unlisten()                             { w.listening = false }
 
 // note is the timer of a debt.
 type note struct {
@@ -175,15 +175,15 @@ type leaver struct {
 
 func (u *leaver) Deliver() { u.delivered++ }
 
-// name makes a resource.
-func (l *lab) name() *Resource {
-	r := &Resource{Port: l}
+// name makes an entry.
+func (l *lab) name() *Entry {
+	r := &Entry{Port: l}
 	r.Reset("x", 0)
 	return r
 }
 
 // ask has somebody ask for the lock, by Lock or TryLock.
-func (l *lab) ask(r *Resource, once bool) *caller {
+func (l *lab) ask(r *Entry, once bool) *caller {
 	l.t.Helper()
 	c := new(caller)
 	c.Init(c)
@@ -193,7 +193,7 @@ func (l *lab) ask(r *Resource, once bool) *caller {
 }
 
 // does makes a transition, and tells the callers.
-func (l *lab) does(transition func(fx *Effects)) (sent *Resource) {
+func (l *lab) does(transition func(fx *Effects)) (sent *Entry) {
 	var fx Effects
 	transition(&fx)
 	fx.Deliver()
@@ -201,7 +201,7 @@ func (l *lab) does(transition func(fx *Effects)) (sent *Resource) {
 }
 
 // reply answers the command in flight.
-func (l *lab) reply(r *Resource, o Outcome) *Resource {
+func (l *lab) reply(r *Entry, o Outcome) *Entry {
 	if o.Sent == 0 {
 		o.Sent = l.now
 	}
@@ -210,7 +210,7 @@ func (l *lab) reply(r *Resource, o Outcome) *Resource {
 }
 
 // is fails the test unless the command in flight is the one.
-func (l *lab) is(r *Resource, want What) {
+func (l *lab) is(r *Entry, want What) {
 	l.t.Helper()
 	if r.Cmd.What != want {
 		l.t.Fatalf("in flight is command %d, want %d (%+v)", r.Cmd.What, want, r.View())

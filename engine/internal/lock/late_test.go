@@ -6,7 +6,7 @@ import (
 )
 
 // held makes a hold with a fixed lease.
-func (l *lab) held(r *Resource, lease time.Duration) *tenant {
+func (l *lab) held(r *Entry, lease time.Duration) *tenant {
 	l.t.Helper()
 	c := new(caller)
 	c.Init(c)

@@ -12,8 +12,8 @@ import (
 //
 //	A's grant                              a: Lock(WithoutCancel(A's ctx), Lease)     b: Lock
 //	its time is over, no timer has run
-//	                                       Admit: A is lost; a waits in A's resource
-//	                                       granted: a fixed lease, s.grant is this resource still
+//	                                       Admit: A is lost; a waits in A's entry
+//	                                       granted: a fixed lease, s.grant is this entry still
 //	                                                                                  joins a's owner
 //	                                       Unlock: release is sent                    live
 func TestReaders_JoinsAFixedLease(t *testing.T) {
@@ -44,14 +44,14 @@ func TestReaders_JoinsAFixedLease(t *testing.T) {
 	}
 	t.Errorf("a plain reader joins a fixed lease: joint %v, watchdog %v", b.hold.joint, b.hold.watchdog)
 	l.unlock(x.hold)
-	if x.hold.Res.Cmd.What == Unlocking && b.hold.IsLive() {
-		t.Errorf("TWO HOLDERS: release of owner %d is sent while a reader of that owner is live", x.hold.Res.Cmd.ID)
+	if x.hold.Entry.Cmd.What == Unlocking && b.hold.IsLive() {
+		t.Errorf("TWO HOLDERS: release of owner %d is sent while a reader of that owner is live", x.hold.Entry.Cmd.ID)
 		l.reply(r, Outcome{})
 		t.Errorf("after the release: live %v, valid for %v, Held %d, resource out %v, hold %v", b.hold.IsLive(), b.hold.Until().Sub(l.now), l.count.Held, r.Out, r.hold != nil)
 	}
 }
 
-// B: the queue points to a resource that has gone; the next reader is admitted to another name.
+// B: the queue points to an entry that has gone; the next reader is admitted to another name.
 func TestReaders_QueueDangles(t *testing.T) {
 	l := newReadersLab(t)
 	a := l.granted()
@@ -135,7 +135,7 @@ func TestReaders_ManyJoins(t *testing.T) {
 	}
 	for i, c := range all {
 		l.unlock(c.hold)
-		if last := i == len(all)-1; last != (a.hold.Res.Cmd.What == Unlocking) {
+		if last := i == len(all)-1; last != (a.hold.Entry.Cmd.What == Unlocking) {
 			t.Fatal(i)
 		}
 	}
@@ -179,7 +179,7 @@ func TestReaders_AReleaseThatIsMuteWakesTheWriter(t *testing.T) {
 	l.unlock(b.hold)
 	l.unlock(a.hold)
 	var fx Effects
-	a.hold.Res.Replied(&Outcome{Answer: Mute, Sent: l.now, Now: l.now}, &fx)
+	a.hold.Entry.Replied(&Outcome{Answer: Mute, Sent: l.now, Now: l.now}, &fx)
 	if fx.Wake != l.writers {
 		t.Error("nobody wakes it")
 	}
@@ -200,8 +200,8 @@ func TestReaders_InAnyOrder_TheLastReleases(t *testing.T) {
 			i := (seed*7 + step*5) % len(have)
 			u := l.unlock(have[i].hold)
 			have = append(have[:i], have[i+1:]...)
-			if last := len(have) == 0; last != (a.hold.Res.Cmd.What == Unlocking) || last == (u.delivered == 1) || a.hold.holders() != max(len(have), 1) {
-				t.Fatalf("seed %d, step %d: %d are left, %+v", seed, step, len(have), a.hold.Res.View())
+			if last := len(have) == 0; last != (a.hold.Entry.Cmd.What == Unlocking) || last == (u.delivered == 1) || a.hold.holders() != max(len(have), 1) {
+				t.Fatalf("seed %d, step %d: %d are left, %+v", seed, step, len(have), a.hold.Entry.View())
 			}
 			for _, c := range have {
 				if !c.hold.IsLive() {

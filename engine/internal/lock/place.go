@@ -25,7 +25,7 @@ func (a *Request) owner() int64 {
 }
 
 // drawOwner returns the owner of the next try.
-func (r *Resource) drawOwner(a *Request) int64 {
+func (r *Entry) drawOwner(a *Request) int64 {
 	for r.Port.Kind(a.Kind).Shared {
 		if id := r.Port.NewID() &^ math.MaxUint8; id != 0 {
 			return id | int64(a.Permits)
@@ -51,7 +51,7 @@ func (a *Request) keepsPlace(c *Command) bool {
 }
 
 // leaveQueue owes that the owner of a request that ends is taken out of the queue.
-func (r *Resource) leaveQueue(a *Request) {
+func (r *Entry) leaveQueue(a *Request) {
 	x := a.rare
 	if x == nil || x.owner == 0 {
 		return
@@ -64,7 +64,7 @@ func (r *Resource) leaveQueue(a *Request) {
 }
 
 // burn gives the owner of a try up for another: what it has is owed. The channel was its own.
-func (r *Resource) burn(c *Command) {
+func (r *Entry) burn(c *Command) {
 	a := c.req
 	if a == nil || a.owner() != c.ID || c.ID == 0 {
 		return

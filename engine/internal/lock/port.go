@@ -21,7 +21,7 @@ type Port interface {
 	NewID() int64
 
 	// NewTenure makes a tenure with its first hold, NewHold another hold of the tenure of one.
-	NewTenure(r *Resource) *Hold
+	NewTenure(r *Entry) *Hold
 	NewHold(of *Hold) *Hold
 	NewDebt() *Debt
 	NewWait() *Wait
@@ -40,29 +40,29 @@ type Port interface {
 	ServerOf(route uint64) Server
 
 	// Pause has PauseOver called at an instant.
-	Pause(r *Resource, at clock.Instant)
+	Pause(r *Entry, at clock.Instant)
 	// Unstalled: a name that recovery lists has nothing to send any more.
-	Unstalled(r *Resource)
-	// Idle: nothing is left of a name. Its resource is Out, and may serve another (see
+	Unstalled(r *Entry)
+	// Idle: nothing is left of a name. Its entry is Out, and may serve another (see
 	// Reset), unless it is Spent.
-	Idle(r *Resource)
+	Idle(r *Entry)
 
-	// Ahead is, of a name whose requests are apart from each other, the Resource of those that
+	// Ahead is, of a name whose requests are apart from each other, the Entry of those that
 	// are not, if there is one; see handover.go. Behind reports whether any of the former are
 	// Behind that.
-	Ahead(r *Resource) *Resource
-	Behind(r *Resource) bool
+	Ahead(r *Entry) *Entry
+	Behind(r *Entry) bool
 	// Readers is what the plain readers of the name of r share; nil if nobody reads it.
-	Readers(r *Resource) *Readers
-	// Apart makes another Resource of the same name, for a tenure of a kind that is Shared.
-	Apart(r *Resource, kind uint8) *Resource
+	Readers(r *Entry) *Readers
+	// Apart makes another Entry of the same name, for a tenure of a kind that is Shared.
+	Apart(r *Entry, kind uint8) *Entry
 
 	// Kind is what is to be known of a kind.
 	Kind(kind uint8) *Kind
 
 	// Released: a server has answered the release of an owner, of a kind, whose MinHold ends
 	// at end.
-	Released(r *Resource, kind uint8, by Server, id int64, at, end clock.Instant)
+	Released(r *Entry, kind uint8, by Server, id int64, at, end clock.Instant)
 	// Unheard: a release was not announced, as the server refused the message.
 	Unheard(name string)
 	// Refused: the server refused a release, for good (Denied) or for now (Busy).
@@ -79,10 +79,10 @@ type Kind struct {
 	Polls     bool // waiters poll: a release is announced nowhere
 	HandsOver bool // a tenure may be handed over without a command
 	Batches   bool // one command may release several owners, and acquire, too
-	Apart     bool // each request has a Resource of its own, with the tenure that it gets
+	Apart     bool // each request has an Entry of its own, with the tenure that it gets
 	Joins     bool // but those who want nothing else share one; see readers.go
 	Queues    bool // a refusal queues the owner on the server; see place.go
-	// Shared: there are permits for many. Those who wait share a Resource, and a tenure, of one
+	// Shared: there are permits for many. Those who wait share an Entry, and a tenure, of one
 	// permit or more, has one of its own from its grant on.
 	Shared bool
 	What   string // what its name is, for people; "": a lock
@@ -213,7 +213,7 @@ type WaitPort interface {
 	Silence()
 	// Listen subscribes to the channel of the name, or of the owner if the kind queues owners.
 	// Unlisten gives it up.
-	Listen(r *Resource, kind uint8, owner int64)
+	Listen(r *Entry, kind uint8, owner int64)
 	Unlisten()
 }
 

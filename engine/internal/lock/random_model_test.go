@@ -19,7 +19,7 @@ type journey struct {
 	*lab
 	rnd     *rand.Rand
 	seed    uint64
-	r       *Resource
+	r       *Entry
 	story   []string
 	owner   int64 // the lock's owner on the server; 0: none. Another process has a negative one.
 	depth   uint32
@@ -208,7 +208,7 @@ func (j *journey) check() {
 		if j.left[h.Tenure] && h.watchdog {
 			j.fail("caller %d holds it, and nobody renews it", i)
 		}
-		if r := h.Res; r.hold == nil || r.hold.Tenure != h.Tenure {
+		if r := h.Entry; r.hold == nil || r.hold.Tenure != h.Tenure {
 			j.fail("caller %d holds what the name has forgotten", i)
 		}
 	}

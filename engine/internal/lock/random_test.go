@@ -196,7 +196,7 @@ func (j *journey) step() {
 			h := j.told[0]
 			j.told = j.told[1:]
 			j.log("contexts of %d have ended", h.ID)
-			j.do(func(fx *Effects) { h.Res.Told(h, fx) })
+			j.do(func(fx *Effects) { h.Entry.Told(h, fx) })
 		}
 	case n == 32 && j.rnd.IntN(3) == 0:
 		if j.lapse(); j.owner != 0 {
@@ -275,7 +275,7 @@ func (j *journey) finish() {
 		for len(j.told) > 0 {
 			h := j.told[0]
 			j.told = j.told[1:]
-			j.do(func(fx *Effects) { h.Res.Told(h, fx) })
+			j.do(func(fx *Effects) { h.Entry.Told(h, fx) })
 			busy = true
 		}
 		for k, c := range j.callers {

@@ -17,7 +17,7 @@ import (
 //	A unlocks: at once, B stays
 //	B unlocks: release  ----------------------->    none
 //
-// Every other reader has a Tenure and a Resource of its own. A reader beside a writer has them too,
+// Every other reader has a Tenure and an Entry of its own. A reader beside a writer has them too,
 // but is the read grant of the process from the moment when the writer has been released.
 //
 // Readers that come and go would keep the lock for good. So a grant has a turn of HandOver. After
@@ -35,11 +35,11 @@ import (
 //     unlocks: releasing
 //     waits for a connection
 //     .                            does not join: asks as an owner of its own
-//  2. Tenure.joined has all holds of the tenure, and Resource.hold is the first of them. An unlocked hold
-//     leaves at once if there are others. The last one is released as in any Resource.
+//  2. Tenure.joined has all holds of the tenure, and Entry.hold is the first of them. An unlocked hold
+//     leaves at once if there are others. The last one is released as in any Entry.
 //  3. A loss of the tenure ends all of its holds in one transition. While contexts of any of them are alive,
 //     neither the compensation nor the release of the last one is sent (Resource.telling).
-//  4. A Resource of readers has a hold or waiters, never both. So waiters that are Behind a writer do
+//  4. An Entry of readers has a hold or waiters, never both. So waiters that are Behind a writer do
 //     not hold back the release that this writer waits for.
 //  5. The server counts a joint owner once. Re-entries are counted here, one at a time, and their leases end
 //     here. So no command concerns one of several holds.
@@ -48,31 +48,31 @@ import (
 
 // Readers is what the plain readers of a name share.
 type Readers struct {
-	grant    *Resource     // whose tenure they join; nil: none
-	queue    *Resource     // where they wait; nil: none does
+	grant    *Entry        // whose tenure they join; nil: none
+	queue    *Entry        // where they wait; nil: none does
 	turnEnds clock.Instant // of the grant
 }
 
 // releaseFor is how long readers that arrive after a turn wait for the release.
 const releaseFor = 10 * time.Millisecond
 
-// joined are all holds of a tenure that has been joined. That of its Resource is the first.
+// joined are all holds of a tenure that has been joined. That of its Entry is the first.
 type joined struct {
 	holds []*Hold
 	room  [4]*Hold
 }
 
 // joins reports whether a is plain, and of a kind that shares a tenure.
-func (r *Resource) joins(a *Request) bool {
+func (r *Entry) joins(a *Request) bool {
 	cfg := r.Port.Config()
 	return r.Port.Kind(a.Kind).Joins && cfg.HandOverFor >= yieldFor && a.plain() &&
 		a.Want == 0 && (a.AckedGiven || cfg.Replicas == 0)
 }
 
-// For is the Resource where a waits together with others, nil if it needs one of its own: a TryLock
+// For is the Entry where a waits together with others, nil if it needs one of its own: a TryLock
 // waits for no other's attempt, and a reader that has to stay behind a writer must not wait with
 // readers that arrived before that writer.
-func (s *Readers) For(a *Request) *Resource {
+func (s *Readers) For(a *Request) *Entry {
 	q := s.queue
 	if q == nil || a.Once || a.beside() != nil || !q.joins(a) || q.held != Behind && q.behind(a) != nil {
 		return nil
@@ -81,7 +81,7 @@ func (s *Readers) For(a *Request) *Resource {
 }
 
 // gather has readers that arrive from now on wait together with a, which is being admitted.
-func (r *Resource) gather(a *Request) {
+func (r *Entry) gather(a *Request) {
 	if r.Place != 0 && !a.Once && a.beside() == nil && r.joins(a) {
 		r.Port.Readers(r).queue = r
 	}
@@ -99,7 +99,7 @@ func (s *Readers) open() *Hold {
 }
 
 // share has the waiters of r join what was granted to r just now, and readers that arrive from now on.
-func (r *Resource) share(now clock.Instant, fx *Effects) {
+func (r *Entry) share(now clock.Instant, fx *Effects) {
 	s := r.Port.Readers(r)
 	if r.Place == 0 && s != nil {
 		s.grant = nil // a writer was granted the lock, so this grant was removed; its renewal will tell
@@ -125,7 +125,7 @@ func (r *Resource) share(now clock.Instant, fx *Effects) {
 
 // letIn has the waiters of r join the grant. After its turn they sleep once, waiting for the release. It reports
 // false if there is no grant, so that the head has to try.
-func (r *Resource) letIn(fx *Effects) bool {
+func (r *Entry) letIn(fx *Effects) bool {
 	a := r.First()
 	if r.Place == 0 || a == nil || !r.joins(a) {
 		return false
@@ -150,7 +150,7 @@ func (r *Resource) letIn(fx *Effects) bool {
 }
 
 // forget is called when r is idle.
-func (s *Readers) forget(r *Resource) {
+func (s *Readers) forget(r *Entry) {
 	if s == nil {
 		return
 	}
@@ -170,7 +170,7 @@ func (s *Readers) yield(o *Outcome) {
 }
 
 // joinAll has the waiters of r join h.
-func (r *Resource) joinAll(h *Hold, fx *Effects) {
+func (r *Entry) joinAll(h *Hold, fx *Effects) {
 	for a := r.First(); a != nil; a = r.First() {
 		h.join(a, fx)
 	}
@@ -198,7 +198,7 @@ func (h *Hold) leaveOthers() bool {
 	all[h.place], last.place = last, h.place
 	all[len(all)-1] = nil
 	h.joined.holds = all[:len(all)-1]
-	h.Res.hold = all[0]
+	h.Entry.hold = all[0]
 	return true
 }
 
@@ -226,6 +226,6 @@ func (h *Hold) reenterHere(fx *Effects) {
 		return
 	}
 	a, _ := h.extra.children.Front()
-	now := h.Res.Port.Now()
-	h.Res.reenterReplied(&Command{What: Reentering, req: a}, &Outcome{Sent: now, Now: now}, fx)
+	now := h.Entry.Port.Now()
+	h.Entry.reenterReplied(&Command{What: Reentering, req: a}, &Outcome{Sent: now, Now: now}, fx)
 }

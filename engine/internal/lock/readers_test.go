@@ -8,11 +8,11 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
-// A readersLab is a name that is read: its writers, and the resources of those who read.
+// A readersLab is a name that is read: its writers, and the entries of those who read.
 type readersLab struct {
 	*lab
-	writers *Resource
-	cells   []*Resource
+	writers *Entry
+	cells   []*Entry
 }
 
 func newReadersLab(t *testing.T) *readersLab {
@@ -23,7 +23,7 @@ func newReadersLab(t *testing.T) *readersLab {
 	return l
 }
 
-func (l *readersLab) cell() *Resource {
+func (l *readersLab) cell() *Entry {
 	r := l.name()
 	l.cells = append(l.cells, r)
 	r.Place = int32(len(l.cells))
@@ -99,8 +99,8 @@ func (t *Tenure) holders() (n int) {
 	return n
 }
 
-// bellOf is the alarm of a resource.
-func bellOf(r *Resource) *bell { return r.wait.Port.(*bell) }
+// bellOf is the alarm of an entry.
+func bellOf(r *Entry) *bell { return r.wait.Port.(*bell) }
 
 func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 	t.Parallel()
@@ -113,7 +113,7 @@ func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 	l.reply(a.res, Outcome{})
 	l.has(b, a)
 	c, d := l.joined(a), l.joined(a, once)
-	grant := a.hold.Res
+	grant := a.hold.Entry
 	for _, leaves := range []*caller{a, c, d} {
 		u := l.unlock(leaves.hold)
 		if u.delivered != 1 || u.Err != nil || leaves.hold.Ending() != lockerr.ErrReleased || !leaves.hold.finished || !leaves.hold.told {
@@ -168,7 +168,7 @@ func TestReaders_WhoComesAfterTheLastUnlock_DoesNotJoin(t *testing.T) {
 	for _, sent := range []bool{true, false} {
 		l := newReadersLab(t)
 		a := l.granted()
-		grant := a.hold.Res
+		grant := a.hold.Entry
 		if !sent {
 			grant.held = Stalled
 		}
@@ -198,8 +198,8 @@ func TestReaders_ALossIsThatOfAll(t *testing.T) {
 		"gone":         func(_ *readersLab, h *tenant, fx *Effects) { h.Tenure.Gone(GoneOnServer, fx) },
 		"its time":     func(l *readersLab, h *tenant, fx *Effects) { l.now = l.now.Add(time.Hour); h.Check(l.now, fx) },
 		"another's":    func(l *readersLab, h *tenant, fx *Effects) { l.now = l.now.Add(time.Hour); h.Tenure.Renewal(l.now, fx) },
-		"at the close": func(_ *readersLab, h *tenant, fx *Effects) { h.Res.EndHold(fx) },
-		"all is over":  func(_ *readersLab, h *tenant, fx *Effects) { h.Res.Drop(fx) },
+		"at the close": func(_ *readersLab, h *tenant, fx *Effects) { h.Entry.EndHold(fx) },
+		"all is over":  func(_ *readersLab, h *tenant, fx *Effects) { h.Entry.Drop(fx) },
 	} {
 		l := newReadersLab(t)
 		a := l.granted()
@@ -209,7 +209,7 @@ func TestReaders_ALossIsThatOfAll(t *testing.T) {
 		b.hold.Bind(ctx)
 		var fx Effects
 		lose(l, c.hold, &fx)
-		grant := a.hold.Res
+		grant := a.hold.Entry
 		for _, h := range []*tenant{b.hold, c.hold} {
 			if h.IsLive() || h.ended != 1 || h.why == 0 || h.Until() > l.now || !h.finished || h.renewed {
 				t.Errorf("%s: %+v", what, h)
@@ -252,13 +252,13 @@ func TestReaders_TheContextsOfOne_KeepTheReleaseBack(t *testing.T) {
 		t.Fatalf("%+v, %+v", u, a.hold)
 	}
 	last := l.unlock(b.hold)
-	if l.is(a.hold.Res, Nothing); last.delivered != 0 {
+	if l.is(a.hold.Entry, Nothing); last.delivered != 0 {
 		t.Fatal("a context is alive")
 	}
-	if sent := l.does(func(fx *Effects) { a.hold.Res.Told(&a.hold.Hold, fx) }); sent != a.hold.Res || !a.hold.told {
+	if sent := l.does(func(fx *Effects) { a.hold.Entry.Told(&a.hold.Hold, fx) }); sent != a.hold.Entry || !a.hold.told {
 		t.Fatal("it does not go on")
 	}
-	l.is(a.hold.Res, Unlocking)
+	l.is(a.hold.Entry, Unlocking)
 }
 
 // After its turn a grant is joined by nobody for a moment. If it is released by then, others have a
@@ -291,15 +291,15 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 			}
 			continue
 		}
-		for h := a.hold.Res.hold; h != nil; h = a.hold.Res.hold {
+		for h := a.hold.Entry.hold; h != nil; h = a.hold.Entry.hold {
 			l.unlock(h.Port.(*tenant))
-			if h.Res.Cmd.What == Unlocking {
+			if h.Entry.Cmd.What == Unlocking {
 				break
 			}
 		}
 		began := l.now
 		l.now = l.now.Add(time.Millisecond)
-		l.reply(a.hold.Res, Outcome{Sent: began})
+		l.reply(a.hold.Entry, Outcome{Sent: began})
 		if want := l.now.Add(time.Millisecond + yieldFor); bellOf(q).at != want || q.Cmd.What != Nothing {
 			t.Fatalf("it skips no turn: %v, want %v; %+v", bellOf(q).at, want, q.View())
 		}
@@ -326,11 +326,11 @@ func TestReaders_WhoComesAsAWriterWaits_IsBehindIt(t *testing.T) {
 		t.Fatalf("%+v", b.res.View())
 	}
 	for range 2 {
-		h := a.hold.Res.hold
+		h := a.hold.Entry.hold
 		l.unlock(h.Port.(*tenant))
 	}
-	l.is(a.hold.Res, Unlocking) // what is behind the writer does not keep it
-	l.reply(a.hold.Res, Outcome{})
+	l.is(a.hold.Entry, Unlocking) // what is behind the writer does not keep it
+	l.reply(a.hold.Entry, Outcome{})
 	l.does(func(fx *Effects) { l.writers.wait.Announced(fx) })
 	l.reply(l.writers, Outcome{})
 	if w.hold == nil {
@@ -424,7 +424,7 @@ func TestReaders_WhoHaveAGrantOfTheirOwn(t *testing.T) {
 			a := l.granted()
 			b := l.come(func(a *Request) { a.Once = try; change(l, a) })
 			l.is(b.res, Acquiring)
-			if b.res == a.hold.Res {
+			if b.res == a.hold.Entry {
 				t.Errorf("%s has no place of its own", what)
 			}
 			l.reply(b.res, Outcome{Ack: enough{}})
@@ -441,7 +441,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	l := newReadersLab(t)
 	a := l.granted()
 	b := l.joined(a)
-	grant := a.hold.Res
+	grant := a.hold.Entry
 	c, d := l.under(b.hold), l.under(b.hold)
 	if c.hold == nil || c.hold.Parent != &b.hold.Hold || c.hold.ID != a.hold.ID || d.hold != nil {
 		t.Fatalf("%+v, %+v", c.hold, d.hold)
@@ -503,7 +503,7 @@ func (l *readersLab) under(h *tenant, change ...func(a *Request)) *caller {
 	for _, f := range change {
 		f(&c.Request)
 	}
-	l.does(func(fx *Effects) { h.Res.Admit(&c.Request, fx) })
+	l.does(func(fx *Effects) { h.Entry.Admit(&c.Request, fx) })
 	return c
 }
 
@@ -514,7 +514,7 @@ func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
 	l := newReadersLab(t)
 	a := l.granted()
 	b := l.joined(a)
-	grant := a.hold.Res
+	grant := a.hold.Entry
 	short := l.under(b.hold, func(a *Request) { a.Lease = time.Second })
 	short.hold.Bind(new(told))
 	l.now = l.now.Add(2 * time.Second)
@@ -552,7 +552,7 @@ func TestReaders_WhoGivesUp_LeavesNoPlaceToWait(t *testing.T) {
 	l.now = l.now.Add(l.cfg.HandOverFor)
 	b := l.come()
 	l.does(func(fx *Effects) { b.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) })
-	if !b.res.Out || l.readers.queue != nil || l.readers.grant != a.hold.Res {
+	if !b.res.Out || l.readers.queue != nil || l.readers.grant != a.hold.Entry {
 		t.Errorf("%+v", b.res.View())
 	}
 }
@@ -568,11 +568,11 @@ func TestReaders_StopWaiting_EndsAllThatWaits(t *testing.T) {
 	a := l.granted()
 	b := l.joined(a)
 	inner := []*caller{l.under(b.hold), l.under(b.hold)}
-	l.does(func(fx *Effects) { a.hold.Res.StopWaiting(fx) })
+	l.does(func(fx *Effects) { a.hold.Entry.StopWaiting(fx) })
 	if inner[0].hold == nil || !errors.Is(inner[1].err, lockerr.ErrClosed) {
 		t.Errorf("%v, %v", inner[0].err, inner[1].err)
 	}
-	l.does(func(fx *Effects) { a.hold.Res.EndHold(fx) })
+	l.does(func(fx *Effects) { a.hold.Entry.EndHold(fx) })
 	if b.hold.IsLive() || inner[0].hold.IsLive() || l.count.Held != 0 {
 		t.Errorf("%+v", l.count)
 	}

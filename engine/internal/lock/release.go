@@ -33,7 +33,7 @@ func (h *Hold) unsettled(cause error) error {
 
 // Unlock starts the release of h, or joins the one under way, and has u told.
 func (h *Hold) Unlock(u *Unlock, fx *Effects) {
-	now := h.Res.Port.Now()
+	now := h.Entry.Port.Now()
 	h.check(now, fx)
 	switch {
 	case h.state == live:
@@ -48,12 +48,12 @@ func (h *Hold) Unlock(u *Unlock, fx *Effects) {
 		}
 		h.await(u)
 		h.endHere(fx)
-		h.Res.GoOn(fx)
+		h.Entry.GoOn(fx)
 	case h.state == releasing:
 		h.await(u)
 	default:
 		u.tell(h.Verdict(), fx)
-		h.Res.goOnAfter(fx) // check may have ended h, or what it was a re-entry of
+		h.Entry.goOnAfter(fx) // check may have ended h, or what it was a re-entry of
 	}
 }
 
@@ -69,13 +69,13 @@ func (h *Hold) StopAwaiting(u *Unlock, cause error) error {
 			break
 		}
 	}
-	h.Res.Port.Counters().Unknown++
+	h.Entry.Port.Counters().Unknown++
 	return h.about(h.unsettled(cause))
 }
 
 // about is an error with the name, and what it is.
 func (h *Hold) about(err error) error {
-	return lockerr.AboutA(h.Res.Port.Kind(h.Kind).What, h.Name, err)
+	return lockerr.AboutA(h.Entry.Port.Kind(h.Kind).What, h.Name, err)
 }
 
 // Verdict is what Unlock says of a hold that is over.
@@ -90,7 +90,7 @@ func (h *Hold) Verdict() error {
 }
 
 // releaseReplied goes on after the reply of a release, a retire or a leave.
-func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 	h := c.hold
 	if h.state != releasing { // its parent's end, or its time, settled it
 		r.saysGone(c, o, fx)
@@ -141,7 +141,7 @@ func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 
 // notThere: the first release found nothing, so the hold had been lost without
 // anybody knowing; with it all others of the same owner.
-func (r *Resource) notThere(h *Hold, why Loss, fx *Effects) {
+func (r *Entry) notThere(h *Hold, why Loss, fx *Effects) {
 	r.Port.Counters().Lost[why]++
 	parent := h.Parent
 	h.leave()
@@ -154,7 +154,7 @@ func (r *Resource) notThere(h *Hold, why Loss, fx *Effects) {
 // released ends the release of h. It counts even if nobody knows what became of it: it was
 // unlocked.
 func (h *Hold) released(result error, fx *Effects) {
-	n := h.Res.Port.Counters()
+	n := h.Entry.Port.Counters()
 	h.leave()
 	n.Released++
 	if result != nil {
@@ -167,7 +167,7 @@ func (h *Hold) released(result error, fx *Effects) {
 
 // leave takes a hold that was being released out of its name.
 func (h *Hold) leave() {
-	r := h.Res
+	r := h.Entry
 	if h.Parent != nil {
 		h.Parent.child = nil
 		return
@@ -215,7 +215,7 @@ func (h *Hold) boundReleases() {
 // giveUpRelease ends a release whose lease is over. Its command may still be out; the
 // answer concerns nobody.
 func (h *Hold) giveUpRelease(fx *Effects) {
-	r := h.Res
+	r := h.Entry
 	root := h.Parent == nil
 	h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, h.unavailable())), fx)
 	if root {
@@ -235,13 +235,13 @@ func (h *Hold) unavailable() error {
 }
 
 // ended ends the release of a hold, or of a re-entry, by the command c.
-func (r *Resource) ended(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) ended(c *Command, o *Outcome, fx *Effects) {
 	r.released(c, o)
 	c.hold.released(nil, fx)
 }
 
 // released notes that a server has answered the release c.
-func (r *Resource) released(c *Command, o *Outcome) {
+func (r *Entry) released(c *Command, o *Outcome) {
 	if c.What != Leaving && c.Server != 0 {
 		r.Port.Released(r, c.Kind, c.Server, c.ID, o.Now, c.minEnd())
 	}

@@ -21,8 +21,8 @@ import (
 type Request struct {
 	Port RequestPort
 
-	res    *Resource // nil until it is admitted
-	Parent *Hold     // re-entry under this hold
+	res    *Entry // nil until it is admitted
+	Parent *Hold  // re-entry under this hold
 	place  waitq.Elem[*Request]
 
 	Lease time.Duration // 0: watchdog
@@ -89,8 +89,8 @@ func (a *Request) beside() *Hold {
 	return a.rare.Beside
 }
 
-// Resource is the name's; nil until a is admitted.
-func (a *Request) Resource() *Resource { return a.res }
+// Entry is the name's; nil until a is admitted.
+func (a *Request) Entry() *Entry { return a.res }
 
 // Ended reports whether it has its verdict.
 func (a *Request) Ended() bool { return a.ended }
@@ -154,7 +154,7 @@ func (a *Request) end() {
 
 // wakes reports whether the sleep of a is over for the next one: a slept until a message came, and
 // that one polls; or it wants fewer permits, and there may be as many.
-func (r *Resource) wakes(a, next *Request) bool {
+func (r *Entry) wakes(a, next *Request) bool {
 	return r.Port.Kind(next.Kind).Polls && !r.Port.Kind(a.Kind).Polls || next.Permits < a.Permits
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // wantPermits has somebody ask for so many permits, by Acquire or TryAcquire.
-func (l *lab) wantPermits(r *Resource, n uint8, once bool) *caller {
+func (l *lab) wantPermits(r *Entry, n uint8, once bool) *caller {
 	l.t.Helper()
 	c := new(caller)
 	c.Init(c)
@@ -18,7 +18,7 @@ func (l *lab) wantPermits(r *Resource, n uint8, once bool) *caller {
 	return c
 }
 
-// Those who wait share a resource, and a grant leaves it: the next one tries at once.
+// Those who wait share an entry, and a grant leaves it: the next one tries at once.
 func TestAPermitIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -32,7 +32,7 @@ func TestAPermitIsInNobodysWay(t *testing.T) {
 		l.reply(r, Outcome{})
 	}
 	for i, c := range callers {
-		if c.hold == nil || c.hold.Res == r || c.hold.Res.hold != &c.hold.Hold || !c.hold.renewed {
+		if c.hold == nil || c.hold.Entry == r || c.hold.Entry.hold != &c.hold.Hold || !c.hold.renewed {
 			t.Fatalf("caller %d: %+v", i, c)
 		}
 	}
@@ -47,7 +47,7 @@ func TestAPermitIsInNobodysWay(t *testing.T) {
 		u := new(leaver)
 		u.Port = u
 		sent := l.does(func(fx *Effects) { c.hold.Unlock(&u.Unlock, fx) })
-		if sent != c.hold.Res || sent.Cmd.What != Unlocking || sent.Cmd.ID != c.hold.ID {
+		if sent != c.hold.Entry || sent.Cmd.What != Unlocking || sent.Cmd.ID != c.hold.ID {
 			t.Fatalf("%+v", sent)
 		}
 		l.reply(sent, Outcome{})
@@ -130,7 +130,7 @@ func TestOfSeveralPermitsOneIsGone(t *testing.T) {
 		r := l.name()
 		c := l.wantPermits(r, n, false)
 		l.reply(r, Outcome{})
-		cell := c.hold.Res
+		cell := c.hold.Entry
 		l.does(func(fx *Effects) { c.hold.Gone(GoneOnServer, fx) })
 		if c.hold.why != GoneOnServer {
 			t.Errorf("%d permits: %v", n, c.hold.why)

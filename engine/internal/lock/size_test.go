@@ -12,7 +12,7 @@ func TestAHoldWithMoreFitsItsObjects(t *testing.T) {
 	for what, size := range map[string]struct{ is, want uintptr }{
 		"Hold":      {unsafe.Sizeof(Hold{}), 128},
 		"holdExtra": {unsafe.Sizeof(holdExtra{}), 144},
-		"Resource":  {unsafe.Sizeof(Resource{}), 192},
+		"Resource":  {unsafe.Sizeof(Entry{}), 192},
 	} {
 		if size.is > size.want {
 			t.Errorf("%s: %d bytes, want at most %d", what, size.is, size.want)

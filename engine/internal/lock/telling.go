@@ -9,7 +9,7 @@ import "github.com/pawl-lock/pawl/engine/internal/waitq"
 //
 // Invariants:
 //
-//  1. From the end of a hold with contexts until Told, its resource counts it
+//  1. From the end of a hold with contexts until Told, its entry counts it
 //     (telling), and next chooses nothing for the name: no release, no debt, no
 //     acquire of the next waiter. It is not enough that each transition ends the
 //     contexts before it sends, because another one may choose the release meanwhile:
@@ -56,7 +56,7 @@ func (h *Hold) NextEnded() *Hold { return h.extra.nextEnded }
 
 // announce arranges that the contexts and Done of h learn of its end.
 func (h *Hold) announce(fx *Effects) {
-	r := h.Res
+	r := h.Entry
 	n := 0
 	if h.extra != nil {
 		n = h.extra.contexts.Len()
@@ -75,7 +75,7 @@ func (h *Hold) announce(fx *Effects) {
 }
 
 // Told goes on with a name whose holds, Effects.Ended, have been told.
-func (r *Resource) Told(ended *Hold, fx *Effects) {
+func (r *Entry) Told(ended *Hold, fx *Effects) {
 	for h := ended; h != nil; {
 		x := h.extra
 		h, x.nextEnded, x.contexts = x.nextEnded, nil, waitq.Set[Context]{}

@@ -14,7 +14,7 @@ import (
 // Everything is guarded by the shard's lock, except validUntil, which is atomic, and what
 // never changes (Res, ID, Want, Kind, watchdog, joint).
 type Tenure struct {
-	Res      *Resource
+	Entry    *Entry
 	ID       int64
 	Want     Acks         // replicas that must have it
 	Kind     uint8        // the engine's: where its release is announced
@@ -36,15 +36,15 @@ type Tenure struct {
 }
 
 // begin sets up the tenure of a grant to a.
-func (t *Tenure) begin(r *Resource, a *Request, id int64, now clock.Instant) {
-	t.Res, t.ID, t.Want, t.Kind = r, id, a.Want, a.Kind
+func (t *Tenure) begin(r *Entry, a *Request, id int64, now clock.Instant) {
+	t.Entry, t.ID, t.Want, t.Kind = r, id, a.Want, a.Kind
 	t.watchdog, t.shared, t.joint = a.Lease == 0, a.beside() != nil, r.joins(a)
 	t.serverUntil, t.lookedAt = now.Add(a.firstLease()), milliseconds(now)
 }
 
 // hold is the outermost hold of the tenure, one of several perhaps; nil when the tenure is over.
 func (t *Tenure) hold() *Hold {
-	if h := t.Res.hold; h != nil && h.Tenure == t {
+	if h := t.Entry.hold; h != nil && h.Tenure == t {
 		return h
 	}
 	return nil
@@ -77,7 +77,7 @@ func (t *Tenure) Renewal(now clock.Instant, fx *Effects) (lease time.Duration, o
 	if !h.renewable(now, fx) {
 		return 0, false
 	}
-	cfg := t.Res.Port.Config()
+	cfg := t.Entry.Port.Config()
 	lease = cfg.Lease
 	if !t.watchdog {
 		// Only a look: what is left is no more than the key has.
@@ -87,7 +87,7 @@ func (t *Tenure) Renewal(now clock.Instant, fx *Effects) (lease time.Duration, o
 	}
 	t.serverUntil = max(t.serverUntil, now.Add(lease))
 	if t.shared {
-		t.Res.keepsWriter(t.serverUntil)
+		t.Entry.keepsWriter(t.serverUntil)
 	}
 	return lease, true
 }
@@ -108,7 +108,7 @@ func (t *Tenure) Renewed(sent, now clock.Instant, lease time.Duration, acked int
 	}
 	h.acknowledged(sent, lease)
 	h.setAcked(acked)
-	t.Res.Port.Counters().Renewed++
+	t.Entry.Port.Counters().Renewed++
 	h.Port.RenewNext(now)
 	return true
 }
@@ -124,8 +124,8 @@ func (t *Tenure) Gone(why Loss, fx *Effects) {
 		h.forServer = true
 		return
 	}
-	t.Res.lose(h, why, fx)
-	t.Res.goOnAfter(fx)
+	t.Entry.lose(h, why, fx)
+	t.Entry.goOnAfter(fx)
 }
 
 // renewable reports whether a renewal concerns the hold still. If not, the tenure loses its
@@ -140,7 +140,7 @@ func (h *Hold) renewable(now clock.Instant, fx *Effects) bool {
 	h.boundReleases()
 	if h.state != live {
 		h.forServer = true
-		h.Res.goOnAfter(fx)
+		h.Entry.goOnAfter(fx)
 		return false
 	}
 	return true

@@ -11,7 +11,7 @@ import (
 // Tried is the result of the name's latest try, for the errors of acquisitions that stop
 // waiting: a busy lock must not look like an outage, nor an outage like a busy lock. It
 // belongs to the name, not to one acquisition: the second waiter in the queue never tries
-// itself. It is forgotten when the name is idle (see Resource.settled).
+// itself. It is forgotten when the name is idle (see Entry.settled).
 //
 // Every state says one of the two, so that an acquisition that has waited as long as it may is
 // never told neither. Only tries change it, and what ends Here. In particular, the answer to
@@ -38,7 +38,7 @@ const (
 
 // note keeps the result of a command that is over. Details for the text of an error are
 // kept by the first waiter, which passes them on when it leaves (see passOn).
-func (r *Resource) note(c *Command, o *Outcome) {
+func (r *Entry) note(c *Command, o *Outcome) {
 	if o.Verdict == Unwanted || o.Verdict == Shut {
 		return // it has not been tried
 	}

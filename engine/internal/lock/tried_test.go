@@ -37,7 +37,7 @@ func (l *lab) says(err error, held bool) {
 //	refused, sleeps
 //	                     released: no answer
 //	                     released: answered
-func permitsAsleep(l *lab) (r *Resource, head, next *caller) {
+func permitsAsleep(l *lab) (r *Entry, head, next *caller) {
 	r = l.name()
 	lost := l.wantPermits(r, 1, false)
 	l.does(func(fx *Effects) { lost.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) })
@@ -95,19 +95,19 @@ func TestObstacle_BehindAGrantOfPermits_IsHeld(t *testing.T) {
 // late.
 func TestObstacle_NobodyIsKnownToHaveIt_IsUnavailable(t *testing.T) {
 	t.Parallel()
-	for way, happens := range map[string]func(l *lab, r *Resource, head *caller){
-		"the first try is out": func(*lab, *Resource, *caller) {},
-		"granted too late": func(l *lab, r *Resource, _ *caller) {
+	for way, happens := range map[string]func(l *lab, r *Entry, head *caller){
+		"the first try is out": func(*lab, *Entry, *caller) {},
+		"granted too late": func(l *lab, r *Entry, _ *caller) {
 			sent := l.now
 			l.now = l.now.Add(2 * l.cfg.Lease)
 			l.reply(r, Outcome{Sent: sent})
 		},
-		"lost": func(l *lab, r *Resource, head *caller) {
+		"lost": func(l *lab, r *Entry, head *caller) {
 			l.reply(r, Outcome{})
 			l.now = l.now.Add(2 * l.cfg.Lease)
 			l.does(func(fx *Effects) { head.hold.Check(l.now, fx) })
 		},
-		"no answer, and nothing is sent": func(l *lab, r *Resource, _ *caller) {
+		"no answer, and nothing is sent": func(l *lab, r *Entry, _ *caller) {
 			l.reply(r, Outcome{Verdict: Busy, Err: errors.New("LOADING")})
 		},
 	} {

@@ -8,18 +8,18 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Wait is the wait of a resource's head. waitq.Wait decides when that tries; Wait adds the
+// Wait is the wait of an entry's head. waitq.Wait decides when that tries; Wait adds the
 // alarm and the channel. It is made by the first refusal, or when a request waits behind a
 // hold of this process. It stays for a moment after the last waiter has left (lingering),
 // so that a name in demand does not subscribe and unsubscribe at every turn.
 //
 // It is an object of its own because timers and channel events may arrive after the
-// resource has finished with it. Then over is set, and they do nothing.
+// entry has finished with it. Then over is set, and they do nothing.
 type Wait struct {
 	waitq.Wait
 	turnEnds shortInstant // see handover.go
 	Port     WaitPort
-	res      *Resource
+	res      *Entry
 	over     bool
 	own      bool          // the channel is that of one owner
 	linger   bool          // nobody waits; the alarm ends the subscription
@@ -27,14 +27,14 @@ type Wait struct {
 	holder   lockerr.Owner // who has refused the head, if that is known
 }
 
-// Resource is the name's.
-func (w *Wait) Resource() *Resource { return w.res }
+// Entry is the name's.
+func (w *Wait) Entry() *Entry { return w.res }
 
 // LingerFor is how long a subscription outlives its last waiter.
 const LingerFor = time.Second
 
 // ensureWait returns the wait, and makes it if there is none.
-func (r *Resource) ensureWait() *Wait {
+func (r *Entry) ensureWait() *Wait {
 	if r.wait == nil {
 		r.wait = r.Port.NewWait()
 		r.wait.res, r.wait.turnEnds = r, milliseconds(r.Port.Stamp()) // of a turn that goes on nothing is known
@@ -43,7 +43,7 @@ func (r *Resource) ensureWait() *Wait {
 }
 
 // headKind is the kind of the first that waits, and whether that polls.
-func (r *Resource) headKind() (kind uint8, polls bool) {
+func (r *Entry) headKind() (kind uint8, polls bool) {
 	switch a, ok := r.waiters.Front(); {
 	case ok:
 		kind = a.Kind
@@ -64,7 +64,7 @@ func (w *Wait) listen() {
 }
 
 // refusedFor puts the head to sleep after a refusal, or lets it try again at once.
-func (r *Resource) refusedFor(o *Outcome) {
+func (r *Entry) refusedFor(o *Outcome) {
 	w := r.wait
 	if w == nil { // the try was the first one
 		w = r.ensureWait()
@@ -171,10 +171,10 @@ func (w *Wait) Announced(fx *Effects) {
 
 // wakeWriters has the writers of this process try whose name a reader has released, if the server
 // refused the message that would have told them.
-func (r *Resource) wakeWriters(fx *Effects) { fx.Wake = r.Port.Ahead(r) }
+func (r *Entry) wakeWriters(fx *Effects) { fx.Wake = r.Port.Ahead(r) }
 
 // Woken is called on what wakeWriters has found.
-func (r *Resource) Woken(fx *Effects) {
+func (r *Entry) Woken(fx *Effects) {
 	if w := r.wait; w != nil {
 		w.Announced(fx)
 	}
@@ -266,7 +266,7 @@ func (t *Tenure) untilLook(now clock.Instant, d time.Duration) time.Duration {
 }
 
 // linger keeps the subscription for a moment after the last waiter left, then ends it.
-func (r *Resource) linger() {
+func (r *Entry) linger() {
 	w := r.wait
 	if !w.Listening() || w.own || r.Place != 0 || r.Port.Closing() {
 		w.Port.Silence()

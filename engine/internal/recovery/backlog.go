@@ -13,7 +13,7 @@ const (
 	// kickAfter is how long after a stall the lane is checked, in case it came up
 	// meanwhile or was never down (paced tries are stalled too).
 	kickAfter = 5 * time.Millisecond
-	// sweepAt is how many dropped resources the lists may have at least.
+	// sweepAt is how many dropped entries the lists may have at least.
 	sweepAt = 256
 )
 

@@ -14,7 +14,7 @@ import (
 
 // note has a release answered by the server of its name.
 func (l *lab) note(name string) {
-	r := &lock.Resource{Name: name, Route: l.Route(name)}
+	r := &lock.Entry{Name: name, Route: l.Route(name)}
 	now := l.clock.Now()
 	l.v.Released(r, kind.Spin, lock.Server(l.ServerOf(r.Route)), 5, now, now.Add(time.Minute))
 }

@@ -106,8 +106,8 @@
 //
 // What was wrong in an engine once, and what fails here if it is again:
 //
-//	a release is sent while contexts of the hold are alive    mutant of resource.go: telling
-//	a waiter behind a hold does not hear of its removal      story removed_behind_a_hold; mutant of resource.go
+//	a release is sent while contexts of the hold are alive    mutant of entry.go: telling
+//	a waiter behind a hold does not hear of its removal      story removed_behind_a_hold; mutant of entry.go
 //	a removal that was announced while the channel was down   stories removed_unheard, removed_unheard_for_long
 //	a look that waiters who come and go put off for ever      story removed_behind_a_spinner
 //	a lease that a re-entry raised is forgotten in an outage  story long_outage

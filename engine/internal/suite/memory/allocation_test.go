@@ -62,7 +62,7 @@ func TestLock_LockAndUnlock_AllocateTheHoldAndOneMore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range 500 { // pools, buffers, recycled resources
+		for range 500 { // pools, buffers, recycled entries
 			pair()
 		}
 		allocs := testing.AllocsPerRun(2000, pair)
@@ -85,7 +85,7 @@ func TestDo_Allocations_AreFewBesidesItsContexts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 500 { // pools, buffers, recycled resources
+	for range 500 { // pools, buffers, recycled entries
 		run()
 	}
 	allocs := testing.AllocsPerRun(2000, run)
@@ -111,7 +111,7 @@ func TestRedLock_LockAndUnlock_AllocateAFewForEachServer(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range 500 { // pools, buffers, recycled resources
+		for range 500 { // pools, buffers, recycled entries
 			pair()
 		}
 		allocs := testing.AllocsPerRun(2000, pair)

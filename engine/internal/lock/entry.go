@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// A Resource is the local state of one lock name: its hold and its waiters in this
+// An Entry is the local state of one lock name: its hold and its waiters in this
 // process, and the one command of the name that may be on the wire. A name that several may
 // hold at once, or whose waiters queue at the server, has one for each request (Kind.Apart): on
 // the server they are owners that know nothing of each other, and here, too.
@@ -29,14 +29,14 @@ import (
 //  4. Once the head was refused, and whenever somebody waits behind a hold of this
 //     process, whichever came first, the channel is subscribed to (wait), until a
 //     moment after the last waiter left.
-//  5. The resource is in the table (not Out) as long as any of these is there: hold,
+//  5. The entry is in the table (not Out) as long as any of these is there: hold,
 //     waiters, tries, debts, wait, a command in flight, a hold that is being told, a pause.
 //  6. While contexts of a hold that ended are alive, nothing is sent (telling).
 //
 // Renewals are not commands of the name: they go in batches over a connection of
 // their own, and any order of them and the commands here is harmless.
-type Resource struct {
-	Port  Port   // never changes, even if the resource is reused for another name
+type Entry struct {
+	Port  Port   // never changes, even if the entry is reused for another name
 	Name  string // as it stands on the server
 	Route uint64
 
@@ -59,7 +59,7 @@ type Resource struct {
 	Dropped bool   // the engine's: recovery need not go on with it; guarded by recovery's lock
 	tried   Tried  // what the latest command was told
 	Family  uint8  // the engine's
-	Place   int32  // the engine's, not 0 if each request of the name has a Resource of its own
+	Place   int32  // the engine's, not 0 if each request of the name has an Entry of its own
 	telling uint32 // holds that ended and whose contexts have not: see telling.go
 	untold  *Hold  // holds that ended while contexts of the name have not
 }
@@ -78,7 +78,7 @@ const (
 
 // holdBack keeps the name from sending, unless something does so already: then that
 // goes on with it, and a refusal meets the next command.
-func (r *Resource) holdBack(why Holdback) bool {
+func (r *Entry) holdBack(why Holdback) bool {
 	if r.held != Freely {
 		return false
 	}
@@ -87,14 +87,14 @@ func (r *Resource) holdBack(why Holdback) bool {
 }
 
 // letGo is called by what holds the name back: recovery, which lists it, or the timer of
-// its pause. Nobody else ends that, or either would still point to the resource when it
+// its pause. Nobody else ends that, or either would still point to the entry when it
 // serves another name:
 //
 //	head                  TryLock               the name
 //	asleep                out                   freely
 //	its channel is lost                         stalled: listed by recovery
 //	                      refused: BUSY         must stay so
-func (r *Resource) letGo(why Holdback) bool {
+func (r *Entry) letGo(why Holdback) bool {
 	if r.held != why {
 		return false
 	}
@@ -103,8 +103,8 @@ func (r *Resource) letGo(why Holdback) bool {
 }
 
 // setFree lets a name go that has nothing to send any more. What held it back points to
-// the resource still, so it never serves another name.
-func (r *Resource) setFree() {
+// the entry still, so it never serves another name.
+func (r *Entry) setFree() {
 	if r.held != Freely {
 		r.held, r.Spent = Freely, true
 	}
@@ -113,7 +113,7 @@ func (r *Resource) setFree() {
 // next chooses the command that is to be sent now, if any, and notes it in Cmd.
 // Debts come first: what this process may still hold unknowingly stands in
 // everybody's way. Who runs the Effects sends it.
-func (r *Resource) next(fx *Effects) {
+func (r *Entry) next(fx *Effects) {
 	if r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {
 		return
 	}
@@ -123,7 +123,7 @@ func (r *Resource) next(fx *Effects) {
 }
 
 // serveHold chooses among what the live or ending hold needs.
-func (r *Resource) serveHold(fx *Effects) bool {
+func (r *Entry) serveHold(fx *Effects) bool {
 	h := r.hold
 	if h == nil {
 		return false
@@ -169,7 +169,7 @@ func (r *Resource) serveHold(fx *Effects) bool {
 
 // serveTry lets the first TryLock make its attempt, or refuses it if this process
 // holds the lock.
-func (r *Resource) serveTry(fx *Effects) bool {
+func (r *Entry) serveTry(fx *Effects) bool {
 	for {
 		a, ok := r.tries.Front()
 		if !ok {
@@ -191,7 +191,7 @@ func (r *Resource) serveTry(fx *Effects) bool {
 }
 
 // serveHead lets the first waiter try, unless it sleeps.
-func (r *Resource) serveHead(fx *Effects) bool {
+func (r *Entry) serveHead(fx *Effects) bool {
 	if r.hold != nil || (r.wait != nil && !r.wait.Ready()) {
 		return false
 	}
@@ -206,7 +206,7 @@ func (r *Resource) serveHead(fx *Effects) bool {
 // pause holds the name's commands back for a moment after the server refused one,
 // longer each time; not so if its slot is being migrated, which ends by itself, with
 // messages to nobody meanwhile.
-func (r *Resource) pause(now clock.Instant, moving bool) {
+func (r *Entry) pause(now clock.Instant, moving bool) {
 	if !r.holdBack(Paused) {
 		return
 	}
@@ -219,9 +219,9 @@ func (r *Resource) pause(now clock.Instant, moving bool) {
 	r.Port.Pause(r, now.Add(d))
 }
 
-// PauseOver ends a pause. A paused resource stays in the table, and one that Close set free
+// PauseOver ends a pause. A paused entry stays in the table, and one that Close set free
 // serves no other name, so r is still the one that was paused.
-func (r *Resource) PauseOver(fx *Effects) {
+func (r *Entry) PauseOver(fx *Effects) {
 	if r.letGo(Paused) {
 		r.GoOn(fx)
 	}
@@ -229,16 +229,16 @@ func (r *Resource) PauseOver(fx *Effects) {
 
 // GoOn chooses the next command, if none is out, and lets go of what is not needed any
 // more. It ends a transition.
-func (r *Resource) GoOn(fx *Effects) {
+func (r *Entry) GoOn(fx *Effects) {
 	r.next(fx)
 	r.letForward(fx)
 	r.settled()
 }
 
-// settled subscribes if somebody waits behind a hold, and lets go of what the resource
-// does not need any more: the subscription, if nobody waits, and the resource itself, if
+// settled subscribes if somebody waits behind a hold, and lets go of what the entry
+// does not need any more: the subscription, if nobody waits, and the entry itself, if
 // nothing is left. It is the last thing a transition does.
-func (r *Resource) settled() {
+func (r *Entry) settled() {
 	behind := r.Port.Behind(r)
 	switch waiting := r.waiters.Len() > 0 || behind; {
 	case waiting && r.hold != nil:
@@ -265,32 +265,32 @@ func (r *Resource) settled() {
 	r.Port.Idle(r)
 }
 
-// Reset gives the resource to a name. If it served another, nothing is left of that: its
+// Reset gives the entry to a name. If it served another, nothing is left of that: its
 // command has been answered; it has no timer, for the pauses and the waits are objects of
 // their own. A hold that ended may point to it still, and at most has it choose its next
 // command (see goOnAfter), which does no harm to any name.
-func (r *Resource) Reset(name string, route uint64) {
+func (r *Entry) Reset(name string, route uint64) {
 	r.Name, r.Route = name, route
 	r.refused, r.headsTurn, r.Out = 0, false, false
 }
 
-// The methods below are for who lists resources; like all others they are called under the
+// The methods below are for who lists entries; like all others they are called under the
 // shard's lock.
 
 // First is the first that waits for the name in this process; nil if nobody does.
-func (r *Resource) First() *Request {
+func (r *Entry) First() *Request {
 	first, _ := r.waiters.Front()
 	return first
 }
 
 // Held says why no command may be sent.
-func (r *Resource) Held() Holdback { return r.held }
+func (r *Entry) Held() Holdback { return r.held }
 
 // Urgent reports whether it has something to give back, or a hold.
-func (r *Resource) Urgent() bool { return r.debts != nil || r.hold != nil }
+func (r *Entry) Urgent() bool { return r.debts != nil || r.hold != nil }
 
 // Resume goes on with a name that recovery lists, and counts what is sent.
-func (r *Resource) Resume(by *Pace, fx *Effects) {
+func (r *Entry) Resume(by *Pace, fx *Effects) {
 	if !r.letGo(Stalled) {
 		return
 	}
@@ -301,13 +301,13 @@ func (r *Resource) Resume(by *Pace, fx *Effects) {
 }
 
 // InUse reports whether anybody has the name or wants it, or something of it is to be given back.
-func (r *Resource) InUse() bool {
+func (r *Entry) InUse() bool {
 	return r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.debts != nil || r.Cmd.What != Nothing
 }
 
 // Vacate lets a name go that nobody uses and that only lingers, and reports whether it did. Then
-// the name has another resource, if any.
-func (r *Resource) Vacate() bool {
+// the name has another entry, if any.
+func (r *Entry) Vacate() bool {
 	if r.InUse() {
 		return false
 	}
@@ -337,7 +337,7 @@ type View struct {
 }
 
 // View is called under the shard's lock.
-func (r *Resource) View() View {
+func (r *Entry) View() View {
 	v := View{What: r.Cmd.What, Held: r.held, Tried: r.tried, Refusals: r.refused, Hold: r.hold != nil, Waiters: r.waiters.Len()}
 	if a, ok := r.waiters.Front(); ok {
 		v.Attempts = a.Attempts
