@@ -144,14 +144,14 @@ func (h *lockHold) describe() string {
 	return fmt.Sprintf("%q of %v", lockerr.Shorten(h.Name), h.Owner())
 }
 
-// tenure is a tenure with its first hold: mostly the only one.
+// grant is a grant with its first hold: mostly the only one.
 type tenure struct {
 	first  lockHold
-	tenure driver.Tenure
+	tenure driver.Grant
 }
 
-// NewTenure and NewHold implement driver.Engine.
-func (f *front) NewTenure(r *lock.Entry) *lock.Hold {
+// NewGrant and NewHold implement driver.Engine.
+func (f *front) NewGrant(r *lock.Entry) *lock.Hold {
 	t := new(tenure)
 	t.first.Init(&t.first, &t.tenure, r)
 	return t.first.new()

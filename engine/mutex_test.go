@@ -264,7 +264,7 @@ func TestMutex_HandedOverByASpinMutex_AnnouncesItsRelease(t *testing.T) {
 		v := viewOf(other, "x")
 		return v.Confirmed && v.Asleep
 	})
-	both := []*Future[*Hold]{next, far} // mostly in this order, but the tenure may not be handed over
+	both := []*Future[*Hold]{next, far} // mostly in this order, but the grant may not be handed over
 	for _, f := range both {
 		f.OnComplete(func(h *Hold, err error) {
 			if err == nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Holding is a hold of the core's with its timer, and the tenure that it is of. The shard's
+// Holding is a hold of the core's with its timer, and the grant that it is of. The shard's
 // lock guards it.
 type Holding struct {
 	lock.Hold
-	tenure *Tenure
-	timer  *holdTimer // nil until it is needed
+	grant *Grant
+	timer *holdTimer // nil until it is needed
 }
 
 // Hold is the port of a hold, of which Holding has the half that renews and wakes it.
@@ -25,15 +25,15 @@ type Hold interface {
 	Confirmed()
 }
 
-// Init sets up the first hold of a tenure of that entry.
-func (h *Holding) Init(port Hold, t *Tenure, r *lock.Entry) {
-	h.Port, h.tenure, h.Tenure = port, t, &t.Tenure
+// Init sets up the first hold of a grant of that entry.
+func (h *Holding) Init(port Hold, t *Grant, r *lock.Entry) {
+	h.Port, h.grant, h.Grant = port, t, &t.Grant
 	t.member.Init((*subject)(t), resp.Slot(r.Route))
 }
 
-// InitBeside sets up another hold of the tenure of one.
+// InitBeside sets up another hold of the grant of one.
 func (h *Holding) InitBeside(port Hold, other *lock.Hold) {
-	h.Port, h.tenure, h.Tenure = port, holdingOf(other).tenure, other.Tenure
+	h.Port, h.grant, h.Grant = port, holdingOf(other).grant, other.Grant
 }
 
 // Shard is that of the hold's name.
@@ -67,17 +67,17 @@ func (h *Holding) Look() error {
 func (h *Holding) InTime() bool { return h.Shard().Now() < h.Until() }
 
 // LookNow renews the hold at once; the answer tells whether it is there. No lock is held.
-func (h *Holding) LookNow() { h.Shard().Table.Renewer.Now(&h.tenure.member) }
+func (h *Holding) LookNow() { h.Shard().Table.Renewer.Now(&h.grant.member) }
 
 // The methods below are the half of lock.HoldPort that renews and wakes it.
 
 func (h *Holding) RenewFirst(now clock.Instant) {
-	h.Shard().Table.Renewer.JoinFirst(&h.tenure.member, now)
+	h.Shard().Table.Renewer.JoinFirst(&h.grant.member, now)
 }
 func (h *Holding) RenewNext(now clock.Instant) {
-	h.Shard().Table.Renewer.JoinNext(&h.tenure.member, now)
+	h.Shard().Table.Renewer.JoinNext(&h.grant.member, now)
 }
-func (h *Holding) RenewSoon() { h.Shard().Table.Renewer.Soon(&h.tenure.member) }
+func (h *Holding) RenewSoon() { h.Shard().Table.Renewer.Soon(&h.grant.member) }
 
 func (h *Holding) WakeAt(at clock.Instant) {
 	if h.timer == nil {
@@ -87,7 +87,7 @@ func (h *Holding) WakeAt(at clock.Instant) {
 	h.Shard().Table.Timers.Schedule(&h.timer.timer, at)
 }
 
-func (h *Holding) TenureOver() { h.Shard().Table.Renewer.Leave(&h.tenure.member) }
+func (h *Holding) GrantOver() { h.Shard().Table.Renewer.Leave(&h.grant.member) }
 
 func (h *Holding) Over() {
 	if h.timer != nil {
@@ -114,5 +114,5 @@ func (h *Holding) Wake(now clock.Instant) {
 	h.Shard().Table.Run(&fx)
 }
 
-// Subject is its tenure as the renewer sees it.
-func (h *Holding) Subject() watchdog.Subject { return (*subject)(h.tenure) }
+// Subject is its grant as the renewer sees it.
+func (h *Holding) Subject() watchdog.Subject { return (*subject)(h.grant) }

@@ -25,7 +25,7 @@ type Shard struct {
 	Table   *Table
 	mu      sync.Mutex
 	entries map[string]*lock.Entry
-	crowds  map[string]*crowd // of kinds whose requests, or tenures, are apart from each other
+	crowds  map[string]*crowd // of kinds whose requests, or grants, are apart from each other
 	apart   int               // the entries in crowds
 	free    []*lock.Entry     // ready for use again
 	counts  map[CountKey]*Count
@@ -48,8 +48,8 @@ func (s *Shard) Lock() { s.mu.Lock() }
 func (s *Shard) Unlock() { s.mu.Unlock() }
 
 // crowd is the entries of a name whose requests are apart from each other: one for each
-// request that waits, or for those that wait together, and for the tenure that they get; or one
-// for each tenure.
+// request that waits, or for those that wait together, and for the grant that they get; or one
+// for each grant.
 type crowd struct {
 	family  kind.Family
 	members []*lock.Entry
@@ -207,8 +207,8 @@ func (s *Shard) Clustered() bool            { return s.Table.Slotted }
 
 func (s *Shard) Draw(d time.Duration) time.Duration { return s.Table.World.Draw(d) }
 
-func (s *Shard) NewTenure(r *lock.Entry) *lock.Hold { return s.Table.Engine.NewTenure(r) }
-func (s *Shard) NewHold(of *lock.Hold) *lock.Hold   { return s.Table.Engine.NewHold(of) }
+func (s *Shard) NewGrant(r *lock.Entry) *lock.Hold { return s.Table.Engine.NewGrant(r) }
+func (s *Shard) NewHold(of *lock.Hold) *lock.Hold  { return s.Table.Engine.NewHold(of) }
 
 func (s *Shard) NewDebt() *lock.Debt { return &newDebt(s).Debt }
 func (s *Shard) NewWait() *lock.Wait { return &newWaiting().Wait }

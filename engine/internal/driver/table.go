@@ -32,9 +32,9 @@ func (k Key) Placeable() error {
 
 // Engine is the front door, for what its users are told.
 type Engine interface {
-	// NewTenure makes a tenure with its first hold, NewHold another hold of the tenure of one.
+	// NewGrant makes a grant with its first hold, NewHold another hold of the grant of one.
 	// Their ports are a Hold. They are called under the shard's lock.
-	NewTenure(r *lock.Entry) *lock.Hold
+	NewGrant(r *lock.Entry) *lock.Hold
 	NewHold(of *lock.Hold) *lock.Hold
 	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
 	// that too few replicas have. They are called under the shard's lock.

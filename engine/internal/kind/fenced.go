@@ -5,7 +5,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
-// fenced is Redisson's RFencedLock: an RLock whose grants are counted. A tenure is one grant
+// fenced is Redisson's RFencedLock: an RLock whose grants are counted. A grant is one grant
 // with one token, so it is not handed over.
 var fenced = row{
 	name:    "fenced",

@@ -6,7 +6,7 @@ import (
 )
 
 // permit is Redisson's RPermitExpirableSemaphore: a number of permits, each held under an id, for
-// a lease. A tenure is one or more of them, which are taken together, renewed and given back. It is
+// a lease. A grant is one or more of them, which are taken together, renewed and given back. It is
 // not re-entered, nor kept for a MinHold.
 var permit = row{
 	name:    "permit",

@@ -116,7 +116,7 @@ func (k Kind) Holder(v resp.Value) (holder []byte) {
 	return holder
 }
 
-// Renewal is how tenures of a kind are renewed. Those with the same one share scripts.
+// Renewal is how grants of a kind are renewed. Those with the same one share scripts.
 type Renewal uint8
 
 // The renewals; package watchdog has room for four.
@@ -133,7 +133,7 @@ var renewals = [Renewals]func(dst []byte, form resp.ScriptForm, list []script.Re
 	RenewsPermits: script.AppendPermitRenew,
 }
 
-// keyByKey is the same for one tenure in several commands of one key each.
+// keyByKey is the same for one grant in several commands of one key each.
 //
 // The hash of readers is first, since it tells whether the reader has gone, and once more at the
 // end: between the first command and the second, another reader may leave. It finds the
@@ -154,7 +154,7 @@ func (n Renewal) Append(dst []byte, form resp.ScriptForm, list []script.Renewal)
 	return renewals[n](dst, form, list)
 }
 
-// Steps is how many commands renew one tenure key by key; 0 if it has one key only.
+// Steps is how many commands renew one grant key by key; 0 if it has one key only.
 func (n Renewal) Steps() int { return len(keyByKey[n]) }
 
 // AppendStep encodes one of them, from 1 on.

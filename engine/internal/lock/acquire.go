@@ -213,12 +213,12 @@ func (r *Entry) granted(c *Command, o *Outcome, fx *Effects) {
 		}
 	}
 	if b := c.Also; b != nil && b.hold != nil {
-		h.handed = b.hold.handed + 1
+		h.handOvers = b.hold.handOvers + 1
 		r.Port.Counters().HandedOver++
 	}
 	h.begin(a, o.Now)
 	a.grant(h, fx)
-	if h.handed == 0 { // else it is the same turn
+	if h.handOvers == 0 { // else it is the same turn
 		r.beginTurn(o.Now)
 	}
 	if h.Entry == r {

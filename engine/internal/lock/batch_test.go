@@ -282,7 +282,7 @@ func TestResource_FencedWithAWaiter_ReleasesAndAcquiresInOneCommand(t *testing.T
 	}
 }
 
-// The bounds are those of a tenure that is handed over, in number and in time.
+// The bounds are those of a grant that is handed over, in number and in time.
 func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 	t.Parallel()
 	for what, pause := range map[string]time.Duration{"number": 0, "time": 6 * time.Millisecond} {
@@ -309,15 +309,15 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 			l.now = l.now.Add(pause)
 			l.unlock(c.hold)
 		}
-		if l.is(r, Unlocking); (c.hold.handed == l.cfg.HandOvers) != (pause == 0) {
-			t.Errorf("%s: %d holds in a row", what, c.hold.handed)
+		if l.is(r, Unlocking); (c.hold.handOvers == l.cfg.HandOvers) != (pause == 0) {
+			t.Errorf("%s: %d holds in a row", what, c.hold.handOvers)
 		}
 		l.reply(r, Outcome{})
 		l.is(r, Nothing) // the head skips a turn
 		l.does(r.wait.Rang)
 		l.is(r, Acquiring)
 		l.reply(r, Outcome{Token: 9})
-		if next.hold == nil || next.hold.handed != 0 {
+		if next.hold == nil || next.hold.handOvers != 0 {
 			t.Errorf("%s: %+v", what, next)
 		}
 	}

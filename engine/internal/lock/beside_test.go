@@ -119,8 +119,8 @@ func TestTheDebtOfAWriterStandsAsLongAsItsReaders(t *testing.T) {
 			for range 200 { // a lease has three
 				l.now = l.now.Add(l.cfg.Lease / 2)
 				l.does(func(fx *Effects) {
-					cell.hold.Tenure.Renewal(l.now, fx)
-					cell.hold.Tenure.Renewed(l.now, l.now, l.cfg.Lease, 0, fx)
+					cell.hold.Grant.Renewal(l.now, fx)
+					cell.hold.Grant.Renewed(l.now, l.now, l.cfg.Lease, 0, fx)
 				})
 			}
 		},

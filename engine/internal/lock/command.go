@@ -69,7 +69,7 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 	if h := a.beside(); h != nil && h.state == live {
 		c.hold = h
 		h.Root().forServer = true // the next one of its process may not have others beside it
-		h.shared = true
+		h.besideReaders = true
 		r.keepsWriter(r.Port.Now().Add(c.Span))
 	} else if h != nil {
 		a.rare.Beside = nil // it is a reader as any other from now on
@@ -86,7 +86,7 @@ func (r *Entry) sendReenter(a *Request) {
 	c.What = Reentering
 	c.req, c.Kind, c.Span, c.Want = a, a.Parent.Kind, a.firstLease(), a.Want
 	c.ID, c.Number = a.Parent.ID, uint32(a.Parent.count+1)
-	a.Parent.deep = true
+	a.Parent.mayCountMore = true
 	r.lengthens(c.Span)
 	a.Attempts++
 	a.trying = true

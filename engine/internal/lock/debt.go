@@ -25,16 +25,16 @@ import (
 // So the release is sent at once, after a second, and after one lease. A phantom hold
 // lives for at most a second.
 type Debt struct {
-	Port   DebtPort
-	Entry  *Entry // nil once it is paid
-	ID     int64
-	kind   uint8 // of the tenure
-	next   *Debt
-	grade  grade
-	due    bool          // to be sent now
-	shared bool          // others may keep it in the hash: see keepsWriter
-	until  clock.Instant // by then the server has forgotten the owner by itself
-	lease  time.Duration // what a command of the owner that is still under way may give it
+	Port              DebtPort
+	Entry             *Entry // nil once it is paid
+	ID                int64
+	kind              uint8 // of the grant
+	next              *Debt
+	grade             grade
+	due               bool          // to be sent now
+	sharedWithReaders bool          // others may keep it in the hash: see keepsWriter
+	until             clock.Instant // by then the server has forgotten the owner by itself
+	lease             time.Duration // what a command of the owner that is still under way may give it
 	// minEnd is until when the lock is kept taken, by nobody: the MinHold of a hold that was
 	// lost. Its job may have run, and that of another process must not run once more.
 	minEnd clock.Instant
@@ -64,10 +64,10 @@ func (r *Entry) owe(id int64, kind uint8, g grade, lease time.Duration, until cl
 	return d
 }
 
-// oweTenure notes that the tenure of a hold which is over here may be there still.
+// oweTenure notes that the grant of a hold which is over here may be there still.
 func (r *Entry) oweTenure(h *Hold, until clock.Instant) {
 	d := r.owe(h.ID, h.Kind, certain, r.Port.Config().Lease, until)
-	d.minEnd, d.shared = h.minEnd(), h.shared
+	d.minEnd, d.sharedWithReaders = h.minEnd(), h.besideReaders
 	if h.extra != nil {
 		d.stands(h.extra.sharedUntil)
 	}
@@ -87,12 +87,12 @@ func (r *Entry) keepsWriter(until clock.Instant) {
 	if w == nil {
 		return
 	}
-	if h := w.hold; h != nil && h.shared {
+	if h := w.hold; h != nil && h.besideReaders {
 		x := h.more()
 		x.sharedUntil = max(x.sharedUntil, until)
 	}
 	for d := w.debts; d != nil; d = d.next {
-		if d.shared {
+		if d.sharedWithReaders {
 			d.stands(until)
 		}
 	}
@@ -132,12 +132,12 @@ func (r *Entry) raised(id int64, until clock.Instant) {
 	shared := false
 	if h := r.hold; h != nil && h.ID == id {
 		h.serverUntil = max(h.serverUntil, until)
-		shared = h.shared
+		shared = h.besideReaders
 	}
 	for d := r.debts; d != nil; d = d.next {
 		if d.ID == id {
 			d.stands(until)
-			shared = shared || d.shared
+			shared = shared || d.sharedWithReaders
 		}
 	}
 	if shared {

@@ -68,7 +68,7 @@ func TestHold_GoneOnServer_LeavesNoCompensation(t *testing.T) {
 		c := l.ask(r, false)
 		l.reply(r, Outcome{})
 		l.does(func(fx *Effects) {
-			c.hold.Tenure.Gone(why, fx)
+			c.hold.Grant.Gone(why, fx)
 			r.GoOn(fx)
 		})
 		if l.is(r, Nothing); r.debts != nil {

@@ -1,9 +1,9 @@
 // Package lock decides about one lock name in this process: which command is sent next, which
 // request gets the lock, when a hold ends, and which owners are given back.
 //
-// A Tenure is the grant of the server to this process: one owner, its lease, its renewals. A Hold is
-// what a caller has of it. A tenure has one hold and its re-entries at a time. When that hold is
-// unlocked, the tenure may be handed over to the next waiter without a command. Otherwise it is
+// A Grant is the grant of the server to this process: one owner, its lease, its renewals. A Hold is
+// what a caller has of it. A grant has one hold and its re-entries at a time. When that hold is
+// unlocked, the grant may be handed over to the next waiter without a command. Otherwise it is
 // released, in one script call with the acquire of the next waiter if that is known.
 //
 // It is pure. It has no socket, no goroutine, no channel, no lock and no code of a user; time

@@ -12,7 +12,7 @@ import (
 // hold at once, or whose waiters queue at the server, has one for each request (Kind.Apart): on
 // the server they are owners that know nothing of each other, and here, too.
 //
-// Those who only read share one of these, and a tenure; see readers.go.
+// Those who only read share one of these, and a grant; see readers.go.
 //
 // Invariants, under the shard's lock:
 //

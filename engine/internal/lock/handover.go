@@ -8,10 +8,10 @@ import (
 )
 
 // A hold that is unlocked while others of this process wait is handed over: the first of them
-// gets the tenure as it is, and no command is sent. On the server nothing changes: the owner
+// gets the grant as it is, and no command is sent. On the server nothing changes: the owner
 // stays, and the watchdog renews it as before.
 //
-// That alone would keep other processes out for good. So a tenure is handed over so many times
+// That alone would keep other processes out for good. So a grant is handed over so many times
 // and so long at most (HandOvers, HandOverFor), and then released. An engine's 10 ms have most
 // of the gain, for a wait that others hardly notice; its ten thousand times take about as long
 // at full speed (docs/benchmarks.md has the figures). The head of this process then skips a
@@ -24,23 +24,23 @@ import (
 //	                         granted  ----------->
 //	acquire  ------------->  refused, waits for a message
 
-// successor is who the tenure of h may be handed over to, nil if it is to be released: there
+// successor is who the grant of h may be handed over to, nil if it is to be released: there
 // is nobody, it is another's turn, or the next one wants something else than h had.
 func (r *Entry) successor(h *Hold) *Request {
 	a := r.First()
-	// A release is announced as the tenure's kind does.
+	// A release is announced as the grant's kind does.
 	if a == nil || !a.plain() || a.Want != h.Want || a.Kind != h.Kind || !r.handsOver(h) {
 		return nil
 	}
 	return a
 }
 
-// handsOver reports whether the tenure of h may be handed over, to one who wants nothing else
+// handsOver reports whether the grant of h may be handed over, to one who wants nothing else
 // than h had.
 func (r *Entry) handsOver(h *Hold) bool {
 	cfg, w := r.Port.Config(), r.wait
 	switch {
-	case h.handed >= cfg.HandOvers || r.Port.Closing() || !h.plain():
+	case h.handOvers >= cfg.HandOvers || r.Port.Closing() || !h.plain():
 		return false
 	case h.grantsOne() && !r.Port.Kind(h.Kind).Batches || r.Port.Behind(r):
 		return false
@@ -52,7 +52,7 @@ func (r *Entry) handsOver(h *Hold) bool {
 	if left < cfg.Lease/2 {
 		return false // it was not renewed
 	}
-	if h.handed == 0 { // nobody may have waited at the grant; or that was long ago
+	if h.handOvers == 0 { // nobody may have waited at the grant; or that was long ago
 		began := h.ValidUntil().Add(cfg.Margin(cfg.Lease) - cfg.Lease)
 		w.turnLasts(began.Add(cfg.HandOverFor))
 	}
@@ -84,17 +84,17 @@ func milliseconds(at clock.Instant) shortInstant {
 
 func (t shortInstant) before(other shortInstant) bool { return int32(other-t) > 0 }
 
-// plain reports whether the hold leaves its tenure as a grant of now would be: renewed by the
+// plain reports whether the hold leaves its grant as a grant of now would be: renewed by the
 // watchdog, with a count of one, and nothing to come.
 func (h *Hold) plain() bool {
-	if !h.watchdog || h.forServer || h.asked || h.deep {
+	if !h.watchdog || h.forServer || h.releaseInDoubt || h.mayCountMore {
 		return false
 	}
 	x := h.extra
 	return x == nil || x.maxEnd == 0 && x.minEnd == 0 && !x.ofQuorum
 }
 
-// plain reports whether such a tenure is all that the request asks for.
+// plain reports whether such a grant is all that the request asks for.
 func (a *Request) plain() bool {
 	if a.Lease != 0 {
 		return false
@@ -103,7 +103,7 @@ func (a *Request) plain() bool {
 	return x == nil || x.MaxHold == 0 && x.MinHold == 0 && !x.Quorum
 }
 
-// lengthens notes that a command gives the tenure a lease: that of a re-entry, say. No renewal
+// lengthens notes that a command gives the grant a lease: that of a re-entry, say. No renewal
 // shortens one that is longer than the watchdog's, and the next one has not asked for it: if
 // this process died, nobody would get the lock for that long.
 func (r *Entry) lengthens(lease time.Duration) {
@@ -112,7 +112,7 @@ func (r *Entry) lengthens(lease time.Duration) {
 	}
 }
 
-// handOver ends the release of h, and gives its tenure to a.
+// handOver ends the release of h, and gives its grant to a.
 func (r *Entry) handOver(h *Hold, a *Request, fx *Effects) {
 	next := h.another(a)
 	r.hold = next
@@ -121,12 +121,12 @@ func (r *Entry) handOver(h *Hold, a *Request, fx *Effects) {
 	a.grant(next, fx)
 }
 
-// another makes another hold of the tenure of h, for a.
+// another makes another hold of the grant of h, for a.
 func (h *Hold) another(a *Request) *Hold {
 	next := h.Entry.Port.NewHold(h)
 	next.Name, next.count = a.Name(), 1
 	next.setUntil(math.MaxInt64)
-	next.handed = max(next.handed, next.handed+1) // of readers it may be any number
+	next.handOvers = max(next.handOvers, next.handOvers+1) // of readers it may be any number
 	n := h.Entry.Port.Counters()
 	n.HandedOver++
 	n.Held++
@@ -140,7 +140,7 @@ const yieldFor = time.Millisecond
 // yieldMost bounds it: a release may have been repeated for long.
 const yieldMost = 10 * time.Millisecond
 
-// yield has the head skip a turn after the release of a tenure that was handed over.
+// yield has the head skip a turn after the release of a grant that was handed over.
 func (r *Entry) yield(o *Outcome) {
 	if w := r.wait; w != nil && r.waiters.Len() > 0 {
 		w.Skip()
@@ -148,14 +148,14 @@ func (r *Entry) yield(o *Outcome) {
 	}
 }
 
-// A tenure that is more than its owner is not handed over as it is: one with a fencing token
+// A grant that is more than its owner is not handed over as it is: one with a fencing token
 // counts one grant, and one that replicas have acknowledged was acknowledged for one holder. It
 // is released, and the acquire of the next one goes in the same command, so the lock is never free
-// in between, and that costs one round trip instead of two. The same bounds hold as for a tenure
+// in between, and that costs one round trip instead of two. The same bounds hold as for a grant
 // that is handed over.
 
 // grantsOne reports whether each hold needs a grant of its own.
-func (t *Tenure) grantsOne() bool {
+func (t *Grant) grantsOne() bool {
 	return t.Want != 0 || !t.Entry.Port.Kind(t.Kind).HandsOver
 }
 
@@ -171,7 +171,7 @@ func (t *Tenure) grantsOne() bool {
 //     process gets it after that one, the reader is Behind again once it has been refused: that
 //     writer's successors would take the lock sooner than the reader could hear of a release.
 //   - When a writer's hold has ended, all readers that are Behind go on, and only then the
-//     next writer. So a tenure is not handed over while a reader is Behind.
+//     next writer. So a grant is not handed over while a reader is Behind.
 //   - When the last writer that waits gives up, they go on, too.
 //
 // The first commands of readers that go on are sent before that of the next writer:

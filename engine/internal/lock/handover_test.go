@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// newHandOverLab hands a tenure over twice, and for 10 ms.
+// newHandOverLab hands a grant over twice, and for 10 ms.
 func newHandOverLab(t *testing.T) *lab {
 	l := newLab(t)
 	l.cfg.HandOvers, l.cfg.HandOverFor = 2, 10*time.Millisecond
@@ -40,10 +40,10 @@ func TestAHoldIsHandedOverToTheFirstWhoWaitsWithoutACommand(t *testing.T) {
 	// A renewal that was on its way counts for the second.
 	l.now = l.now.Add(time.Second)
 	var fx Effects
-	if !first.hold.Tenure.Renewed(l.now, l.now, l.cfg.Lease, 0, &fx) || second.hold.Until() < l.now.Add(l.cfg.Lease/2) {
+	if !first.hold.Grant.Renewed(l.now, l.now, l.cfg.Lease, 0, &fx) || second.hold.Until() < l.now.Add(l.cfg.Lease/2) {
 		t.Error("the renewal is not that of the second")
 	}
-	first.hold.Tenure.Gone(GoneOnServer, &fx)
+	first.hold.Grant.Gone(GoneOnServer, &fx)
 	if second.hold.IsLive() || second.hold.why != GoneOnServer || first.hold.why != 0 {
 		t.Errorf("gone: %+v, %+v", second.hold, first.hold)
 	}
@@ -81,7 +81,7 @@ func TestATenureIsHandedOverSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
 	l.does(w.Rang)
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{})
-	if last.hold == nil || last.hold.ID == c.hold.ID || last.hold.handed != 0 {
+	if last.hold == nil || last.hold.ID == c.hold.ID || last.hold.handOvers != 0 {
 		t.Errorf("%+v", last)
 	}
 }
@@ -181,8 +181,8 @@ func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
 		"the second is of another kind": {second: func(a *Request) { a.Kind = 1 }},
 		"the second is one of several":  {second: func(a *Request) { a.More().Quorum = true }},
 		"it was not renewed":            {between: func(l *lab, h *Hold) { h.validUntil.Store(int64(l.now.Add(l.cfg.Lease/2 - 1))) }},
-		"a release may be executed":     {between: func(_ *lab, h *Hold) { h.asked = true }},
-		"the server counts a re-entry":  {between: func(_ *lab, h *Hold) { h.deep = true }},
+		"a release may be executed":     {between: func(_ *lab, h *Hold) { h.releaseInDoubt = true }},
+		"the server counts a re-entry":  {between: func(_ *lab, h *Hold) { h.mayCountMore = true }},
 		"the engine is being shut down": {between: func(l *lab, _ *Hold) { l.closing = true }},
 		"it is switched off":            {between: func(l *lab, _ *Hold) { l.cfg.HandOvers = 0 }},
 	} {
@@ -380,22 +380,22 @@ func TestAConfirmationDoesNotStopTheAlarmOfASkippedTurn(t *testing.T) {
 	}
 }
 
-// A renewal that finds the hold being released leaves the tenure without a place among the
+// A renewal that finds the hold being released leaves the grant without a place among the
 // renewals, and one that the server does not have any more is found so by the release.
 func TestATenureThatIsNotRenewedAnyMoreIsNotHandedOver(t *testing.T) {
 	t.Parallel()
-	for what, renewal := range map[string]func(l *lab, t *Tenure, fx *Effects){
-		"it was not sent": func(l *lab, t *Tenure, fx *Effects) {
+	for what, renewal := range map[string]func(l *lab, t *Grant, fx *Effects){
+		"it was not sent": func(l *lab, t *Grant, fx *Effects) {
 			if _, ok := t.Renewal(l.now, fx); ok {
 				l.t.Error("renewed while it is released")
 			}
 		},
-		"it was answered": func(l *lab, t *Tenure, fx *Effects) {
+		"it was answered": func(l *lab, t *Grant, fx *Effects) {
 			if t.Renewed(l.now, l.now, l.cfg.Lease, 0, fx) {
 				l.t.Error("renewed while it is released")
 			}
 		},
-		"the server does not have it": func(l *lab, t *Tenure, fx *Effects) { t.Gone(GoneOnServer, fx) },
+		"the server does not have it": func(l *lab, t *Grant, fx *Effects) { t.Gone(GoneOnServer, fx) },
 	} {
 		l := newHandOverLab(t)
 		r := l.name()
@@ -407,7 +407,7 @@ func TestATenureThatIsNotRenewedAnyMoreIsNotHandedOver(t *testing.T) {
 		u := new(leaver)
 		u.Port = u
 		c.hold.Unlock(&u.Unlock, &fx)
-		l.does(func(fx *Effects) { renewal(l, c.hold.Tenure, fx) })
+		l.does(func(fx *Effects) { renewal(l, c.hold.Grant, fx) })
 		l.does(func(after *Effects) { r.Told(fx.Ended, after) })
 		if r.Cmd.What != Unlocking || next.hold != nil {
 			t.Errorf("%s: command %d, %+v", what, r.Cmd.What, next.hold)

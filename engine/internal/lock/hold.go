@@ -18,27 +18,27 @@ import (
 //	  +--lost (time over, gone on the server, Close)-------------+
 //
 // A hold ends for its user the moment it leaves live; releasing is the engine's
-// affair. Re-entries form a chain under the outermost hold of a tenure: root, child,
+// affair. Re-entries form a chain under the outermost hold of a grant: root, child,
 // grandchild; count is the depth, and what the server's field shows while the hold is the
 // innermost one. The end of a hold ends its children.
 //
 // Everything is guarded by the shard's lock, except ownUntil, which is atomic, what never
-// changes (Port, Tenure, Name, Parent, count, follows), and Ending once there is one, for
+// changes (Port, Grant, Name, Parent, count, follows), and Ending once there is one, for
 // those who end the contexts.
 type Hold struct {
-	Port    HoldPort
-	*Tenure        // what the server has: Res, ID, Want, and until when
-	Name    string // as the caller gave it; the server's is Entry.Name
+	Port   HoldPort
+	*Grant        // what the server has: Res, ID, Want, and until when
+	Name   string // as the caller gave it; the server's is Entry.Name
 
 	Parent, child *Hold
 	count         int32
 	state         holdState
 	ended         bool  // it was released or lost
 	follows       bool  // a child without a lease of its own: its parent's time counts
-	forServer     bool  // its tenure is released, not handed over: see renewable, lengthens and Unlock.ByNobody
-	place         int32 // in Tenure.joined
+	forServer     bool  // its grant is released, not handed over: see renewable, lengthens and Unlock.ByNobody
+	place         int32 // in Grant.joined
 
-	// ownUntil bounds what the user may count on, beside the tenure and the outer holds:
+	// ownUntil bounds what the user may count on, beside the grant and the outer holds:
 	// MaxHold, the lease of a re-entry. It is past when the hold has ended. A clock.Instant.
 	ownUntil atomic.Int64
 	leaveBy  clock.Instant // a child: until when its release is repeated
@@ -66,7 +66,7 @@ type holdExtra struct {
 	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
 
 	contexts   waitq.Set[Context]
-	token      int64 // the tenure's fencing token, of the outermost hold
+	token      int64 // the grant's fencing token, of the outermost hold
 	acked      int32 // replicas that had what validUntil counts from
 	lost       bool
 	untold     bool  // in the entry's list
@@ -82,13 +82,13 @@ func (h *Hold) more() *holdExtra {
 	return h.extra
 }
 
-// newHold makes the hold of a grant, with a tenure unless it is a re-entry; begin starts it.
+// newHold makes the hold of a grant, with a grant unless it is a re-entry; begin starts it.
 func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 	var h *Hold
 	fixed, lease := a.Lease != 0, a.firstLease()
 	if a.Parent == nil {
-		h = r.Port.NewTenure(r)
-		h.Tenure.begin(r, a, id, o.Now)
+		h = r.Port.NewGrant(r)
+		h.Grant.begin(r, a, id, o.Now)
 		h.count = 1
 		if o.Token != 0 {
 			h.more().token = o.Token
@@ -166,7 +166,7 @@ func (h *Hold) Until() clock.Instant {
 	return min(h.OwnUntil(), h.Parent.Until())
 }
 
-// OwnUntil is when the hold ends whatever its tenure and its outer holds do. It takes no lock.
+// OwnUntil is when the hold ends whatever its grant and its outer holds do. It takes no lock.
 func (h *Hold) OwnUntil() clock.Instant { return clock.Instant(h.ownUntil.Load()) }
 
 // setUntil moves the end; MaxHold stands.
@@ -294,9 +294,9 @@ func (h *Hold) IsLive() bool { return h.state == live }
 func (h *Hold) IsOver() bool { return h.state == over }
 
 // Local reports whether a hold that was granted just now was handed over by another, or joined it.
-func (h *Hold) Local() bool { return h.Parent == nil && h.handed > 0 }
+func (h *Hold) Local() bool { return h.Parent == nil && h.handOvers > 0 }
 
-// Token is the fencing token of its tenure; 0 if that has none.
+// Token is the fencing token of its grant; 0 if that has none.
 func (h *Hold) Token() int64 {
 	if h = h.Root(); h.extra == nil {
 		return 0

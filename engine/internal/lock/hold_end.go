@@ -34,7 +34,7 @@ func (h *Hold) check(now clock.Instant, fx *Effects) {
 }
 
 // lose ends a live hold and its children before they were unlocked, and with an outermost one
-// all of its tenure. The owner's
+// all of its grant. The owner's
 // field may still be on the server, where nobody renews it; a root's is therefore
 // released as soon as its lane works.
 func (r *Entry) lose(h *Hold, why Loss, fx *Effects) {
@@ -88,13 +88,13 @@ func (h *Hold) end(why error, loss Loss, now clock.Instant, fx *Effects) {
 }
 
 // setOver ends what the engine has to do with the hold and, if it is the outermost one, with
-// its tenure. Until then, while it is being released, its timer or its tenure's place among
+// its grant. Until then, while it is being released, its timer or its grant's place among
 // the renewals bounds that; see boundReleases.
 func (h *Hold) setOver() {
 	h.state = over
 	h.Port.Over()
 	if next := h.hold(); h.Parent == nil && (next == nil || next == h) { // else it was handed over
-		h.Port.TenureOver()
+		h.Port.GrantOver()
 	}
 }
 

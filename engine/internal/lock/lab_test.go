@@ -92,11 +92,11 @@ type tenant struct {
 	finished bool
 }
 
-func (l *lab) NewTenure(*Entry) *Hold { return l.NewHold(&Hold{Tenure: new(Tenure)}) }
+func (l *lab) NewGrant(*Entry) *Hold { return l.NewHold(&Hold{Grant: new(Grant)}) }
 
 func (l *lab) NewHold(of *Hold) *Hold {
 	h := new(tenant)
-	h.Port, h.Tenure = h, of.Tenure
+	h.Port, h.Grant = h, of.Grant
 	return &h.Hold
 }
 
@@ -106,7 +106,7 @@ func (h *tenant) RenewSoon()               { h.soon = true }
 func (h *tenant) WakeAt(at clock.Instant)  { h.alarm = at }
 func (h *tenant) Ended(why Loss)           { h.ended++; h.why = why }
 func (h *tenant) Lost(Loss)                {}
-func (h *tenant) TenureOver()              { h.renewed = false }
+func (h *tenant) GrantOver()               { h.renewed = false }
 func (h *tenant) Over()                    { h.alarm, h.finished = 0, true }
 func (h *tenant) Told()                    { h.told = true }
 

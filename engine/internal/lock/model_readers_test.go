@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
-// A: a reader joins a tenure that is not joint: released under it. TWO HOLDERS.
+// A: a reader joins a grant that is not joint: released under it. TWO HOLDERS.
 //
 //	A's grant                              a: Lock(WithoutCancel(A's ctx), Lease)     b: Lock
 //	its time is over, no timer has run
@@ -139,8 +139,8 @@ func TestReaders_ManyJoins(t *testing.T) {
 			t.Fatal(i)
 		}
 	}
-	if l.count.Held != 0 || a.hold.handed != 65535 {
-		t.Error(l.count, a.hold.handed)
+	if l.count.Held != 0 || a.hold.handOvers != 65535 {
+		t.Error(l.count, a.hold.handOvers)
 	}
 }
 

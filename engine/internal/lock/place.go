@@ -5,7 +5,7 @@ import "math"
 // A lock whose kind queues has the order of its waiters on the server. There the owner of a
 // request that was refused waits for its turn, so a request has one owner for all its tries.
 //
-//	no owner --try--> asked --refused--> queued --granted--> the owner of a tenure
+//	no owner --try--> asked --refused--> queued --granted--> the owner of a grant
 //	                    |                  |
 //	                    +------------------+--ends without a grant--> debt: leaves the queue
 //	                    |

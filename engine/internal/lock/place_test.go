@@ -48,7 +48,7 @@ func TestALostHoldLeavesTheQueue(t *testing.T) {
 	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
 	l.reply(r, Outcome{})
 	l.does(func(fx *Effects) {
-		c.hold.Tenure.Gone(GoneOnServer, fx)
+		c.hold.Grant.Gone(GoneOnServer, fx)
 		r.GoOn(fx)
 	})
 	if l.is(r, Settling); r.Cmd.ID != c.hold.ID {

@@ -20,8 +20,8 @@ type Port interface {
 	// NewID returns the number of an owner, which nobody can guess and none has had.
 	NewID() int64
 
-	// NewTenure makes a tenure with its first hold, NewHold another hold of the tenure of one.
-	NewTenure(r *Entry) *Hold
+	// NewGrant makes a grant with its first hold, NewHold another hold of the grant of one.
+	NewGrant(r *Entry) *Hold
 	NewHold(of *Hold) *Hold
 	NewDebt() *Debt
 	NewWait() *Wait
@@ -54,7 +54,7 @@ type Port interface {
 	Behind(r *Entry) bool
 	// Readers is what the plain readers of the name of r share; nil if nobody reads it.
 	Readers(r *Entry) *Readers
-	// Apart makes another Entry of the same name, for a tenure of a kind that is Shared.
+	// Apart makes another Entry of the same name, for a grant of a kind that is Shared.
 	Apart(r *Entry, kind uint8) *Entry
 
 	// Kind is what is to be known of a kind.
@@ -77,12 +77,12 @@ type Port interface {
 // Kind is what the core needs to know of a kind of lock.
 type Kind struct {
 	Polls     bool // waiters poll: a release is announced nowhere
-	HandsOver bool // a tenure may be handed over without a command
+	HandsOver bool // a grant may be handed over without a command
 	Batches   bool // one command may release several owners, and acquire, too
-	Apart     bool // each request has an Entry of its own, with the tenure that it gets
+	Apart     bool // each request has an Entry of its own, with the grant that it gets
 	Joins     bool // but those who want nothing else share one; see readers.go
 	Queues    bool // a refusal queues the owner on the server; see place.go
-	// Shared: there are permits for many. Those who wait share an Entry, and a tenure, of one
+	// Shared: there are permits for many. Those who wait share an Entry, and a grant, of one
 	// permit or more, has one of its own from its grant on.
 	Shared bool
 	What   string // what its name is, for people; "": a lock
@@ -97,7 +97,7 @@ type Config struct {
 	Replicas                          Acks          // of a request that does not say
 	FixedMargin                       time.Duration // 0: a part of each lease
 
-	// HandOvers is how often a tenure is handed over at most, HandOverFor how long after its
+	// HandOvers is how often a grant is handed over at most, HandOverFor how long after its
 	// grant.
 	HandOvers   uint16
 	HandOverFor time.Duration
@@ -188,12 +188,12 @@ type Bound interface {
 
 // HoldPort is what the engine has of a Hold.
 type HoldPort interface {
-	// RenewFirst and RenewNext give its tenure a place among the renewals; RenewSoon moves
-	// that, and TenureOver ends it.
+	// RenewFirst and RenewNext give its grant a place among the renewals; RenewSoon moves
+	// that, and GrantOver ends it.
 	RenewFirst(now clock.Instant)
 	RenewNext(now clock.Instant)
 	RenewSoon()
-	TenureOver()
+	GrantOver()
 	// WakeAt has Fired called at an instant.
 	WakeAt(at clock.Instant)
 	// Ended: it is not live any more. It was released (0) or lost.

@@ -29,10 +29,10 @@ type journey struct {
 	callers []*traveller
 	leavers []*leaver
 	extends []*Extend
-	left    map[*Tenure]bool // the renewals
-	grants  map[*Tenure]int  // of each tenure
-	lastly  clock.Instant    // the latest renewal was sent
-	late    []Command        // that the server reads later, though nobody gets the answer
+	left    map[*Grant]bool // the renewals
+	grants  map[*Grant]int  // of each grant
+	lastly  clock.Instant   // the latest renewal was sent
+	late    []Command       // that the server reads later, though nobody gets the answer
 	lateBy  clock.Instant
 	told    []*Hold // whose contexts are still to end
 	minEnd  clock.Instant
@@ -74,7 +74,7 @@ func (j *journey) do(transition func(fx *Effects)) {
 	if h := j.r.hold; h != nil {
 		if holder := h.Port.(*tenant); holder.soon {
 			holder.soon = false
-			j.renew(h.Tenure)
+			j.renew(h.Grant)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (j *journey) check() {
 		}
 		c.seen = true
 		h := c.hold
-		j.log("caller %d has it: owner %d, depth %d, handed %d", i, h.ID, h.count, h.handed)
+		j.log("caller %d has it: owner %d, depth %d, handed %d", i, h.ID, h.count, h.handOvers)
 		if h.Parent != nil {
 			continue
 		}
@@ -174,11 +174,11 @@ func (j *journey) check() {
 			}
 			j.tokens = h.Token()
 		}
-		j.grants[h.Tenure]++
-		if j.grants[h.Tenure] > 1+int(j.cfg.HandOvers) || h.handed > j.cfg.HandOvers {
-			j.fail("handed over %d times", h.handed)
+		j.grants[h.Grant]++
+		if j.grants[h.Grant] > 1+int(j.cfg.HandOvers) || h.handOvers > j.cfg.HandOvers {
+			j.fail("handed over %d times", h.handOvers)
 		}
-		if h.handed > 0 && !j.removed[h.ID] && j.owner == h.ID {
+		if h.handOvers > 0 && !j.removed[h.ID] && j.owner == h.ID {
 			if j.depth != 1 {
 				j.fail("handed over with a count of %d", j.depth)
 			}
@@ -187,9 +187,9 @@ func (j *journey) check() {
 			}
 		}
 		switch {
-		case h.handed == 0:
+		case h.handOvers == 0:
 			j.lastly = j.now
-		case h.handed > 0 && c.Kind != fenced && j.now > c.asked && j.now.Sub(j.lastly) > j.cfg.HandOverFor+2*time.Millisecond:
+		case h.handOvers > 0 && c.Kind != fenced && j.now > c.asked && j.now.Sub(j.lastly) > j.cfg.HandOverFor+2*time.Millisecond:
 			j.fail("handed over %v after the grant", j.now.Sub(j.lastly))
 		}
 	}
@@ -205,10 +205,10 @@ func (j *journey) check() {
 		if j.owner != h.ID && !j.removed[h.ID] {
 			j.fail("caller %d holds it as %d, but on the server it is %d's", i, h.ID, j.owner)
 		}
-		if j.left[h.Tenure] && h.watchdog {
+		if j.left[h.Grant] && h.watchdog {
 			j.fail("caller %d holds it, and nobody renews it", i)
 		}
-		if r := h.Entry; r.hold == nil || r.hold.Tenure != h.Tenure {
+		if r := h.Entry; r.hold == nil || r.hold.Grant != h.Grant {
 			j.fail("caller %d holds what the name has forgotten", i)
 		}
 	}
@@ -243,7 +243,7 @@ func (j *journey) check() {
 			}
 		} else if !v.wait.Hears() && !v.wait.Ready() && b.at == 0 {
 			j.fail("sleeps behind a watched hold, unconfirmed, without an alarm")
-		} else if j.left[v.hold.Tenure] {
+		} else if j.left[v.hold.Grant] {
 			j.fail("watched hold has left")
 		}
 	}

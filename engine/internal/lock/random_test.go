@@ -103,8 +103,8 @@ func (j *journey) answer(calm bool) {
 	j.do(func(fx *Effects) { j.r.Replied(&o, fx) })
 }
 
-// renew asks for the tenure.
-func (j *journey) renew(t *Tenure) {
+// renew asks for the grant.
+func (j *journey) renew(t *Grant) {
 	if t.hold() == nil || j.left[t] {
 		return
 	}
@@ -137,7 +137,7 @@ func (j *journey) renew(t *Tenure) {
 func (j *journey) renewAll() {
 	for _, c := range j.callers {
 		if h := c.hold; h != nil && h.Parent == nil && h.hold() != nil && h.watchdog {
-			j.renew(h.Tenure)
+			j.renew(h.Grant)
 		}
 	}
 }
@@ -348,7 +348,7 @@ func TestRandomJourneys(t *testing.T) {
 func travel(t *testing.T, seed uint64) (handedOver uint64) {
 	j := &journey{
 		lab: newHandOverLab(t), seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)),
-		removed: make(map[int64]bool), left: make(map[*Tenure]bool), grants: make(map[*Tenure]int),
+		removed: make(map[int64]bool), left: make(map[*Grant]bool), grants: make(map[*Grant]int),
 	}
 	j.cfg.HandOvers = uint16(1 + j.rnd.IntN(4))
 	j.cfg.HandOverFor = time.Duration(1+j.rnd.IntN(30)) * time.Millisecond

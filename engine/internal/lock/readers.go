@@ -9,7 +9,7 @@ import (
 // The plain readers of a name are one owner on the server: the read grant of this process. A plain
 // reader is under the watchdog, without MaxHold and replicas, and no part of a RedLock. The first
 // one acquires. Those that arrive while the grant is held join it: each gets another Hold of the
-// same Tenure, and no command is sent. The last one to leave releases it.
+// same Grant, and no command is sent. The last one to leave releases it.
 //
 //	this process                                    the server
 //	A locks: acquire  ------------------------->    one owner
@@ -17,7 +17,7 @@ import (
 //	A unlocks: at once, B stays
 //	B unlocks: release  ----------------------->    none
 //
-// Every other reader has a Tenure and an Entry of its own. A reader beside a writer has them too,
+// Every other reader has a Grant and an Entry of its own. A reader beside a writer has them too,
 // but is the read grant of the process from the moment when the writer has been released.
 //
 // Readers that come and go would keep the lock for good. So a grant has a turn of HandOver. After
@@ -35,9 +35,9 @@ import (
 //     unlocks: releasing
 //     waits for a connection
 //     .                            does not join: asks as an owner of its own
-//  2. Tenure.joined has all holds of the tenure, and Entry.hold is the first of them. An unlocked hold
+//  2. Tenure.joined has all holds of the grant, and Entry.hold is the first of them. An unlocked hold
 //     leaves at once if there are others. The last one is released as in any Entry.
-//  3. A loss of the tenure ends all of its holds in one transition. While contexts of any of them are alive,
+//  3. A loss of the grant ends all of its holds in one transition. While contexts of any of them are alive,
 //     neither the compensation nor the release of the last one is sent (Resource.telling).
 //  4. An Entry of readers has a hold or waiters, never both. So waiters that are Behind a writer do
 //     not hold back the release that this writer waits for.
@@ -48,7 +48,7 @@ import (
 
 // Readers is what the plain readers of a name share.
 type Readers struct {
-	grant    *Entry        // whose tenure they join; nil: none
+	grant    *Entry        // whose grant they join; nil: none
 	queue    *Entry        // where they wait; nil: none does
 	turnEnds clock.Instant // of the grant
 }
@@ -56,13 +56,13 @@ type Readers struct {
 // releaseFor is how long readers that arrive after a turn wait for the release.
 const releaseFor = 10 * time.Millisecond
 
-// joined are all holds of a tenure that has been joined. That of its Entry is the first.
+// joined are all holds of a grant that has been joined. That of its Entry is the first.
 type joined struct {
 	holds []*Hold
 	room  [4]*Hold
 }
 
-// joins reports whether a is plain, and of a kind that shares a tenure.
+// joins reports whether a is plain, and of a kind that shares a grant.
 func (r *Entry) joins(a *Request) bool {
 	cfg := r.Port.Config()
 	return r.Port.Kind(a.Kind).Joins && cfg.HandOverFor >= yieldFor && a.plain() &&
@@ -176,7 +176,7 @@ func (r *Entry) joinAll(h *Hold, fx *Effects) {
 	}
 }
 
-// join grants another hold of the tenure of h.
+// join grants another hold of the grant of h.
 func (h *Hold) join(a *Request, fx *Effects) {
 	next := h.another(a)
 	if h.joined == nil {
@@ -188,7 +188,7 @@ func (h *Hold) join(a *Request, fx *Effects) {
 	a.grant(next, fx)
 }
 
-// leaveOthers takes h out of its tenure. It reports false, and does nothing, if h is the last hold.
+// leaveOthers takes h out of its grant. It reports false, and does nothing, if h is the last hold.
 func (h *Hold) leaveOthers() bool {
 	if h.joined == nil || len(h.joined.holds) == 1 {
 		return false

@@ -77,10 +77,10 @@ func (l *readersLab) joined(of *caller, change ...func(a *Request)) *caller {
 	return c
 }
 
-// has fails the test unless c has a hold of the tenure of another.
+// has fails the test unless c has a hold of the grant of another.
 func (l *readersLab) has(c, other *caller) {
 	l.t.Helper()
-	if c.hold == nil || c.hold.Tenure != other.hold.Tenure {
+	if c.hold == nil || c.hold.Grant != other.hold.Grant {
 		l.t.Fatalf("%+v, %v", c.hold, c.err)
 	}
 }
@@ -93,8 +93,8 @@ func (l *readersLab) waits(c *caller) {
 	}
 }
 
-// holders is how many holds the tenure has.
-func (t *Tenure) holders() (n int) {
+// holders is how many holds the grant has.
+func (t *Grant) holders() (n int) {
 	t.Each(func(*Hold) { n++ })
 	return n
 }
@@ -141,7 +141,7 @@ func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 	}
 }
 
-// The renewals are those of the tenure, whoever of them has left.
+// The renewals are those of the grant, whoever of them has left.
 func TestReaders_OneRenewalIsForAll(t *testing.T) {
 	t.Parallel()
 	l := newReadersLab(t)
@@ -150,10 +150,10 @@ func TestReaders_OneRenewalIsForAll(t *testing.T) {
 	l.unlock(a.hold)
 	l.now = l.now.Add(10 * time.Second)
 	var fx Effects
-	if lease, ok := a.hold.Tenure.Renewal(l.now, &fx); !ok || lease != l.cfg.Lease {
+	if lease, ok := a.hold.Grant.Renewal(l.now, &fx); !ok || lease != l.cfg.Lease {
 		t.Fatal(lease, ok)
 	}
-	if !a.hold.Tenure.Renewed(l.now, l.now, l.cfg.Lease, 0, &fx) {
+	if !a.hold.Grant.Renewed(l.now, l.now, l.cfg.Lease, 0, &fx) {
 		t.Fatal("it is not renewed")
 	}
 	n := a.hold.holders()
@@ -195,9 +195,9 @@ func TestReaders_WhoComesAfterTheLastUnlock_DoesNotJoin(t *testing.T) {
 func TestReaders_ALossIsThatOfAll(t *testing.T) {
 	t.Parallel()
 	for what, lose := range map[string]func(l *readersLab, h *tenant, fx *Effects){
-		"gone":         func(_ *readersLab, h *tenant, fx *Effects) { h.Tenure.Gone(GoneOnServer, fx) },
+		"gone":         func(_ *readersLab, h *tenant, fx *Effects) { h.Grant.Gone(GoneOnServer, fx) },
 		"its time":     func(l *readersLab, h *tenant, fx *Effects) { l.now = l.now.Add(time.Hour); h.Check(l.now, fx) },
-		"another's":    func(l *readersLab, h *tenant, fx *Effects) { l.now = l.now.Add(time.Hour); h.Tenure.Renewal(l.now, fx) },
+		"another's":    func(l *readersLab, h *tenant, fx *Effects) { l.now = l.now.Add(time.Hour); h.Grant.Renewal(l.now, fx) },
 		"at the close": func(_ *readersLab, h *tenant, fx *Effects) { h.Entry.EndHold(fx) },
 		"all is over":  func(_ *readersLab, h *tenant, fx *Effects) { h.Entry.Drop(fx) },
 	} {
@@ -306,7 +306,7 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		l.does(func(fx *Effects) { q.wait.Rang(fx) })
 		l.is(q, Acquiring)
 		l.reply(q, Outcome{})
-		if b.hold == nil || c.hold == nil || b.hold.Tenure != c.hold.Tenure || b.hold.ID == a.hold.ID {
+		if b.hold == nil || c.hold == nil || b.hold.Grant != c.hold.Grant || b.hold.ID == a.hold.ID {
 			t.Errorf("%+v, %+v", b.hold, c.hold)
 		}
 	}
@@ -390,7 +390,7 @@ func TestReaders_OneBesideAWriter_IsJoinedWhenThatIsReleased(t *testing.T) {
 	l.has(behind, r)
 	l.has(early, r)
 	l.joined(r)
-	if stale.hold.Tenure == r.hold.Tenure {
+	if stale.hold.Grant == r.hold.Grant {
 		t.Error("they joined what was removed")
 	}
 }

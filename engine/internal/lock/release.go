@@ -104,13 +104,13 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 		}
 		r.ended(c, o, fx)
 		if c.What == Leaving {
-			h.deep = h.deep && c.Number > 1
+			h.mayCountMore = h.mayCountMore && c.Number > 1
 		} else if h.joint {
 			r.Port.Readers(r).yield(o)
-		} else if h.handed > 0 && c.Also == nil {
+		} else if h.handOvers > 0 && c.Also == nil {
 			r.yield(o)
 		}
-	case (o.Verdict == Answered || o.Verdict == WrongType) && h.asked && c.What == Unlocking:
+	case (o.Verdict == Answered || o.Verdict == WrongType) && h.releaseInDoubt && c.What == Unlocking:
 		// An earlier copy did it: the hold was valid when Unlock was called. What has the key
 		// now came later. (A leave does not take the field away, so its copy must find it.)
 		r.ended(c, o, fx)
@@ -120,7 +120,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 		r.notThere(h, TakenOnServer, fx)
 	case o.Verdict == Busy:
 		r.Port.Refused(*o)
-		h.asked = h.asked || o.Begun && c.What == Unlocking
+		h.releaseInDoubt = h.releaseInDoubt || o.Begun && c.What == Unlocking
 		h.more().refusal = o.Err
 		h.boundRelease()
 	case o.Verdict == Denied && c.What == Unlocking && r.Port.Closed():
@@ -129,7 +129,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 		h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)), fx)
 	default: // unknown, or an error after which anything may be
 		if c.What == Unlocking {
-			h.asked = true
+			h.releaseInDoubt = true
 		}
 		h.more().refusal = o.Err
 		h.boundRelease()
@@ -173,7 +173,7 @@ func (h *Hold) leave() {
 		return
 	}
 	if r.hold != h {
-		return // others have its tenure: see readers.go
+		return // others have its grant: see readers.go
 	}
 	r.hold = nil
 	if r.wait != nil {

@@ -256,13 +256,13 @@ func (w *Wait) look() {
 		w.Port.RingAt(now.Add(d))
 		return
 	}
-	h.lookedAt = milliseconds(now)
+	h.verifiedAt = milliseconds(now)
 	h.Port.RenewSoon()
 }
 
-// untilLook is how long it takes until the latest look at the tenure, or its grant, is d ago.
-func (t *Tenure) untilLook(now clock.Instant, d time.Duration) time.Duration {
-	return max(d-time.Duration(milliseconds(now)-t.lookedAt)*time.Millisecond, 0)
+// untilLook is how long it takes until the latest look at the grant, or its grant, is d ago.
+func (t *Grant) untilLook(now clock.Instant, d time.Duration) time.Duration {
+	return max(d-time.Duration(milliseconds(now)-t.verifiedAt)*time.Millisecond, 0)
 }
 
 // linger keeps the subscription for a moment after the last waiter left, then ends it.

@@ -14,7 +14,7 @@ import (
 // its lease: the lock's name in braces, the owner, and the number of the hold.
 //
 // A reader is an owner of its own also if it reads beside a writer of its process. In Redisson
-// it would be the writer's owner, without the suffix; here each tenure has a fresh one, so one
+// it would be the writer's owner, without the suffix; here each grant has a fresh one, so one
 // that is in doubt is burned like any other. Redisson does not notice: to it an owner is a text.
 
 // WriterSuffix is what the owners of write locks end with.

@@ -43,7 +43,7 @@ type held struct {
 }
 
 // findOwners asks the server for the owners that the engine has. One that was granted when its
-// connection had ended is nobody's: what the program has may be a tenure that was handed over,
+// connection had ended is nobody's: what the program has may be a grant that was handed over,
 // and was taken away by then.
 func (h *held) findOwners() {
 	s := h.user.p.sim
@@ -187,7 +187,7 @@ func (h *held) unlocked(err error, lostBefore bool) {
 	}
 }
 
-// handedOver reports whether its tenure may have gone to somebody else of its process. A tenure
+// handedOver reports whether its grant may have gone to somebody else of its process. A grant
 // that did not, and is there still, is found as an owner that nobody has.
 func (h *held) handedOver() bool {
 	return h.watchdog && !h.acked && h.most == 0 && slices.ContainsFunc(h.user.p.sites, func(x *site) bool { return x.engine.Stats().HandedOver > 0 })

@@ -369,7 +369,7 @@ func (s *Sim) failoverPermits() {
 	}
 }
 
-// lacks reports whether it has that tenure, and the server does not have all permits of it.
+// lacks reports whether it has that grant, and the server does not have all permits of it.
 func (u *permitUser) lacks(tenure string) bool {
 	m := u.p.sim.server.Semaphore(permits)
 	return u.have != nil && tenureOf(u.ids[0]) == tenure && slices.ContainsFunc(u.ids, func(id string) bool { return m.Held[id] == 0 })

@@ -16,7 +16,7 @@ type Result struct {
 	Story   string // if it was asked for
 	Failure error
 
-	HandedOver uint64 // tenures that went from one hold to the next
+	HandedOver uint64 // grants that went from one hold to the next
 }
 
 // Run lives through the world of a seed: a few minutes with faults, and then calm, until

@@ -26,7 +26,7 @@ type Sim struct {
 	favours []string      // what most ask for, in every way, and whose slots move most
 	acked   bool          // and they want replicas to have it
 	voting  string        // what has the kind of the locks that are on all servers
-	throng  clock.Instant // until then many read one name, for a moment each: those hand tenures over
+	throng  clock.Instant // until then many read one name, for a moment each: those hand grants over
 	quiet   clock.Instant // since when it is calm, or a lull
 
 	servers   []*server

@@ -133,7 +133,7 @@ func TestMutex_HotInTwoProcesses_IsShared(t *testing.T) {
 	}
 }
 
-// What cannot be handed over is released, and a new tenure begins.
+// What cannot be handed over is released, and a new grant begins.
 func TestMutex_WaiterWithMoreOptions_IsNotHandedALock(t *testing.T) {
 	t.Parallel()
 	e := testkit.HandingOver(t, testkit.Server(t).URL())

@@ -11,37 +11,37 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// Tenure is a tenure of the core's with its place among the renewals. The shard's lock
+// Grant is a grant of the core's with its place among the renewals. The shard's lock
 // guards it.
-type Tenure struct {
-	lock.Tenure
+type Grant struct {
+	lock.Grant
 	member watchdog.Member
 }
 
-// subject is a tenure under renewal: a watchdog.Subject.
-type subject Tenure
+// subject is a grant under renewal: a watchdog.Subject.
+type subject Grant
 
-func (s *subject) tenure() *Tenure { return (*Tenure)(s) }
-func (s *subject) shard() *Shard   { return ShardOf(s.Entry) }
+func (s *subject) grant() *Grant { return (*Grant)(s) }
+func (s *subject) shard() *Shard { return ShardOf(s.Entry) }
 
 // Until implements watchdog.Subject.
-func (s *subject) Until() clock.Instant { return s.tenure().ValidUntil() }
+func (s *subject) Until() clock.Instant { return s.grant().ValidUntil() }
 
 // Wants implements watchdog.Subject.
 func (s *subject) Wants() resp.Acks { return resp.Acks(s.Want) }
 
 // Kind implements watchdog.Subject.
-func (s *subject) Kind() kind.Renewal { return kind.Kind(s.tenure().Kind).Renewal() }
+func (s *subject) Kind() kind.Renewal { return kind.Kind(s.grant().Kind).Renewal() }
 
 // Renewal implements watchdog.Subject.
 func (s *subject) Renewal(now clock.Instant) (script.Renewal, bool) {
-	t, sh := s.tenure(), s.shard()
+	t, sh := s.grant(), s.shard()
 	var fx lock.Effects
 	sh.Lock()
-	lease, ok := t.Tenure.Renewal(now, &fx)
+	lease, ok := t.Grant.Renewal(now, &fx)
 	var call script.Renewal
 	if ok {
-		call = script.Renewal{Key: t.Entry.Name, Owner: OwnerOf(t.Entry, t.Tenure.Kind, t.ID), Lease: lease}
+		call = script.Renewal{Key: t.Entry.Name, Owner: OwnerOf(t.Entry, t.Grant.Kind, t.ID), Lease: lease}
 	}
 	sh.Unlock()
 	sh.Table.Run(&fx)
@@ -50,10 +50,10 @@ func (s *subject) Renewal(now clock.Instant) (script.Renewal, bool) {
 
 // Renewed implements watchdog.Subject.
 func (s *subject) Renewed(sent, now clock.Instant, lease time.Duration, acked int) {
-	t, sh := s.tenure(), s.shard()
+	t, sh := s.grant(), s.shard()
 	var fx lock.Effects
 	sh.Lock()
-	if t.Tenure.Renewed(sent, now, lease, acked, &fx) {
+	if t.Grant.Renewed(sent, now, lease, acked, &fx) {
 		t.Each(func(h *lock.Hold) { h.Port.(Hold).Confirmed() })
 	}
 	sh.Unlock()
@@ -66,10 +66,10 @@ func (s *subject) Gone(code int64) {
 	if code == script.WrongType {
 		why = lock.TakenOnServer
 	}
-	t, sh := s.tenure(), s.shard()
+	t, sh := s.grant(), s.shard()
 	var fx lock.Effects
 	sh.Lock()
-	t.Tenure.Gone(why, &fx)
+	t.Grant.Gone(why, &fx)
 	sh.Unlock()
 	sh.Table.Run(&fx)
 }

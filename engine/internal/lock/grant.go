@@ -7,25 +7,25 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Tenure is what the server has of this process for a name: one owner, from its grant until
+// Grant is what the server has of this process for a name: one owner, from its grant until
 // its release is settled. A Hold is what a user has of it: the outermost one, and its
 // re-entries; or several, if they read.
 //
 // Everything is guarded by the shard's lock, except validUntil, which is atomic, and what
 // never changes (Res, ID, Want, Kind, watchdog, joint).
-type Tenure struct {
-	Entry    *Entry
-	ID       int64
-	Want     Acks         // replicas that must have it
-	Kind     uint8        // the engine's: where its release is announced
-	watchdog bool         // it is renewed: it has no fixed lease
-	asked    bool         // a release may have been executed already
-	deep     bool         // the server may count more than one: a re-entry was sent
-	shared   bool         // a writer that readers have been let in beside, or such a reader: see keepsWriter
-	joint    bool         // a plain reader's: see readers.go
-	handed   uint16       // how often it was handed over, or joined
-	lookedAt shortInstant // the latest look at it because of a waiter, or its grant; see Wait.look
-	joined   *joined      // nil: it has one hold
+type Grant struct {
+	Entry          *Entry
+	ID             int64
+	Want           Acks         // replicas that must have it
+	Kind           uint8        // the engine's: where its release is announced
+	watchdog       bool         // it is renewed: it has no fixed lease
+	releaseInDoubt bool         // a release may have been executed already
+	mayCountMore   bool         // the server may count more than one: a re-entry was sent
+	besideReaders  bool         // a writer that readers have been let in beside, or such a reader: see keepsWriter
+	joint          bool         // a plain reader's: see readers.go
+	handOvers      uint16       // how often it was handed over, or joined
+	verifiedAt     shortInstant // the latest look at it because of a waiter, or its grant; see Wait.look
+	joined         *joined      // nil: it has one hold
 
 	// validUntil is until when the server has the owner for certain: a clock.Instant.
 	validUntil atomic.Int64
@@ -35,23 +35,23 @@ type Tenure struct {
 	serverUntil clock.Instant
 }
 
-// begin sets up the tenure of a grant to a.
-func (t *Tenure) begin(r *Entry, a *Request, id int64, now clock.Instant) {
+// begin sets up the grant to a.
+func (t *Grant) begin(r *Entry, a *Request, id int64, now clock.Instant) {
 	t.Entry, t.ID, t.Want, t.Kind = r, id, a.Want, a.Kind
-	t.watchdog, t.shared, t.joint = a.Lease == 0, a.beside() != nil, r.joins(a)
-	t.serverUntil, t.lookedAt = now.Add(a.firstLease()), milliseconds(now)
+	t.watchdog, t.besideReaders, t.joint = a.Lease == 0, a.beside() != nil, r.joins(a)
+	t.serverUntil, t.verifiedAt = now.Add(a.firstLease()), milliseconds(now)
 }
 
-// hold is the outermost hold of the tenure, one of several perhaps; nil when the tenure is over.
-func (t *Tenure) hold() *Hold {
-	if h := t.Entry.hold; h != nil && h.Tenure == t {
+// hold is the outermost hold of the grant, one of several perhaps; nil when the grant is over.
+func (t *Grant) hold() *Hold {
+	if h := t.Entry.hold; h != nil && h.Grant == t {
 		return h
 	}
 	return nil
 }
 
-// Each visits the outermost holds of a tenure that is not over.
-func (t *Tenure) Each(visit func(h *Hold)) {
+// Each visits the outermost holds of a grant that is not over.
+func (t *Grant) Each(visit func(h *Hold)) {
 	if t.joined == nil {
 		visit(t.hold())
 		return
@@ -62,14 +62,14 @@ func (t *Tenure) Each(visit func(h *Hold)) {
 }
 
 // ValidUntil is until when the server has the owner for certain. It takes no lock.
-func (t *Tenure) ValidUntil() clock.Instant { return clock.Instant(t.validUntil.Load()) }
+func (t *Grant) ValidUntil() clock.Instant { return clock.Instant(t.validUntil.Load()) }
 
 // Drift is how far the clocks of several servers may run apart during a lease.
 func Drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
 
-// Renewal says for how long the tenure is to be renewed, by a command that is sent now. It is
+// Renewal says for how long the grant is to be renewed, by a command that is sent now. It is
 // false for one that is over, or whose hold has ended, or ends here because its time is over.
-func (t *Tenure) Renewal(now clock.Instant, fx *Effects) (lease time.Duration, ok bool) {
+func (t *Grant) Renewal(now clock.Instant, fx *Effects) (lease time.Duration, ok bool) {
 	h := t.hold()
 	if h == nil {
 		return 0, false
@@ -86,7 +86,7 @@ func (t *Tenure) Renewal(now clock.Instant, fx *Effects) (lease time.Duration, o
 		lease = min(lease, x.maxEnd.Sub(now)+cfg.Margin(lease))
 	}
 	t.serverUntil = max(t.serverUntil, now.Add(lease))
-	if t.shared {
+	if t.besideReaders {
 		t.Entry.keepsWriter(t.serverUntil)
 	}
 	return lease, true
@@ -95,7 +95,7 @@ func (t *Tenure) Renewal(now clock.Instant, fx *Effects) (lease time.Duration, o
 // Renewed notes that the server has raised the lease, by a command that was sent then. It
 // reports whether the watchdog goes on. An acknowledgement that comes after the time of
 // the hold does not bring it back.
-func (t *Tenure) Renewed(sent, now clock.Instant, lease time.Duration, acked int, fx *Effects) bool {
+func (t *Grant) Renewed(sent, now clock.Instant, lease time.Duration, acked int, fx *Effects) bool {
 	h := t.hold()
 	if h == nil || !h.renewable(now, fx) {
 		return false
@@ -114,7 +114,7 @@ func (t *Tenure) Renewed(sent, now clock.Instant, lease time.Duration, acked int
 }
 
 // Gone notes that the server does not have the owner any more.
-func (t *Tenure) Gone(why Loss, fx *Effects) {
+func (t *Grant) Gone(why Loss, fx *Effects) {
 	h := t.hold()
 	if h == nil {
 		return
@@ -128,10 +128,10 @@ func (t *Tenure) Gone(why Loss, fx *Effects) {
 	t.Entry.goOnAfter(fx)
 }
 
-// renewable reports whether a renewal concerns the hold still. If not, the tenure loses its
+// renewable reports whether a renewal concerns the hold still. If not, the grant loses its
 // place among the renewals, so it is released from now on, and not handed over:
 //
-//	a hold                       its tenure
+//	a hold                       its grant
 //	unlocked, its contexts end
 //	                             due for renewal: not live, leaves the renewals
 //	its contexts have ended      would be the next one's, and be renewed no more
