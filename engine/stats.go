@@ -63,7 +63,7 @@ func (e *Engine) Stats() Stats {
 	s.Held, s.Waiting = n.Held, n.Pending
 	s.Acquired, s.Released, s.Renewed, s.NotAcquired = n.Acquired, n.Released, n.Renewed, n.NotAcquired
 	s.HandedOver = n.HandedOver
-	s.Compensations, s.Burned, s.UnknownOutcomes = n.Compensations, n.Burned, n.Unknown
+	s.Compensations, s.Burned, s.UnknownOutcomes = n.Compensations, n.InDoubt, n.Unknown
 	s.Leaked, s.NotAcked = n.Leaked, n.Unacked
 	for reason, n := range n.Lost {
 		if n > 0 {

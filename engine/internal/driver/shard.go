@@ -17,7 +17,7 @@ import (
 )
 
 // A Shard is one lock and what it guards: its entries, and everything that belongs to
-// them (requests, holdings, waits, debts). Every transition of an entry happens
+// them (requests, holdings, waits, compensations). Every transition of an entry happens
 // under its shard's lock. Commands are sent and users are told after it (see Table.Run).
 //
 // It is the lock.Port of its entries.
@@ -210,8 +210,8 @@ func (s *Shard) Draw(d time.Duration) time.Duration { return s.Table.World.Draw(
 func (s *Shard) NewGrant(r *lock.Entry) *lock.Hold { return s.Table.Engine.NewGrant(r) }
 func (s *Shard) NewHold(of *lock.Hold) *lock.Hold  { return s.Table.Engine.NewHold(of) }
 
-func (s *Shard) NewDebt() *lock.Debt { return &newDebt(s).Debt }
-func (s *Shard) NewWait() *lock.Wait { return &newWaiting().Wait }
+func (s *Shard) NewCompensation() *lock.Compensation { return &newCompensation(s).Compensation }
+func (s *Shard) NewWait() *lock.Wait                 { return &newWaiting().Wait }
 
 func (s *Shard) ServerOf(route uint64) lock.Server {
 	return lock.Server(s.Table.Recovery.ServerOf(route))

@@ -132,12 +132,12 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 			a.fail(o.taken(), fx)
 		}
 	case Unknown:
-		// The server may have granted it, or may yet: its owner is burned.
-		r.oweTaken(c, doubtful, o)
+		// The server may have granted it, or may yet: its owner is in doubt.
+		r.compensateAcquire(c, inDoubt, o)
 		a.unanswered(o, fx)
 	case Busy:
 		if o.Begun && !a.keepsPlace(c) {
-			r.oweTaken(c, certain, o)
+			r.compensateAcquire(c, certain, o)
 		}
 		a.unanswered(o, fx)
 	case WrongType:
@@ -146,7 +146,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 		}
 	case Denied:
 		// An error from inside the script does not say what was written before it.
-		r.oweTaken(c, certain, o)
+		r.compensateAcquire(c, certain, o)
 		if a != nil {
 			a.fail(o.Err, fx)
 		}
@@ -187,18 +187,18 @@ const MaxLate = 3
 func (r *Entry) granted(c *Command, o *Outcome, fx *Effects) {
 	a := c.req
 	if a == nil {
-		r.oweTaken(c, certain, o)
+		r.compensateAcquire(c, certain, o)
 		return
 	}
 	if o.missing() {
 		// The primary has it, and perhaps a replica that will be promoted.
-		r.oweTaken(c, certain, o)
+		r.compensateAcquire(c, certain, o)
 		a.unacked(o, fx)
 		return
 	}
 	h := r.newHold(a, c.ID, o)
 	if h.Until() <= o.Now || r.Port.Closing() {
-		r.oweTaken(c, certain, o)
+		r.compensateAcquire(c, certain, o)
 		r.lateGrant(a, o, fx)
 		return
 	}

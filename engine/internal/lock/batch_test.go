@@ -27,8 +27,8 @@ func TestABurnedOwnerIsReleasedByTheNextTry(t *testing.T) {
 		t.Errorf("%+v, released %v", c, l.released)
 	}
 	// Its bytes may be executed yet: it is released again, in a second.
-	d := r.debts
-	if d == nil || d.due || d.grade != again || d.at != l.now.Add(time.Second) {
+	d := r.compensations
+	if d == nil || d.due || d.certainty != repeat || d.at != l.now.Add(time.Second) {
 		t.Fatalf("%+v", d)
 	}
 	l.now = d.at
@@ -54,7 +54,7 @@ func TestResource_FencedGrantThatNobodyWants_IsReleasedAlone(t *testing.T) {
 		t.Fatalf("%+v", r.Cmd)
 	}
 	l.reply(r, Outcome{})
-	if l.is(r, Acquiring); r.Cmd.Also != nil || r.debts != nil {
+	if l.is(r, Acquiring); r.Cmd.Also != nil || r.compensations != nil {
 		t.Fatalf("%+v", r.Cmd)
 	}
 	if l.reply(r, Outcome{Token: 8}); second.hold == nil {
@@ -89,7 +89,7 @@ func TestATryMayFailAndWhatItTookAlongBeSettled(t *testing.T) {
 		}
 		l.reply(r, x.o)
 		due := 0
-		for d := r.debts; d != nil; d = d.next {
+		for d := r.compensations; d != nil; d = d.next {
 			if d.due {
 				due++
 			}
@@ -105,19 +105,19 @@ func TestDebtsOfANameAreSettledTogether(t *testing.T) {
 	l := newLab(t)
 	r := l.name()
 	for id := int64(101); id <= 200; id++ {
-		r.owe(id, 0, certain, time.Second, l.now.Add(time.Second))
+		r.compensate(id, 0, certain, time.Second, l.now.Add(time.Second))
 	}
 	l.does(r.GoOn)
 	l.is(r, Settling)
 	if n := len(r.Cmd.Also.IDs); n != maxBatch-1 || slices.Contains(r.Cmd.Also.IDs, r.Cmd.ID) {
 		t.Fatalf("owner %d, and %d: %v", r.Cmd.ID, n, r.Cmd.Also.IDs)
 	}
-	gone := r.debts.next.next
+	gone := r.compensations.next.next
 	also := make([]Answer, len(r.Cmd.Also.IDs))
-	r.forgive(gone) // meanwhile
+	r.dropCompensation(gone) // meanwhile
 	l.reply(r, Outcome{Also: also})
 	l.is(r, Settling)
-	if n := r.View().Debts; n != 100-maxBatch {
+	if n := r.View().Compensations; n != 100-maxBatch {
 		t.Errorf("%d debts are left", n)
 	}
 	if len(l.released) != maxBatch-1 || slices.Contains(l.released, gone.ID) {
@@ -135,12 +135,12 @@ func TestWhatIsUnlikeIsNotSettledTogether(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
 		ask  func(*Request)
-		owed func(*Debt)
+		owed func(*Compensation)
 	}{
 		"replicas":            {ask: func(a *Request) { a.Want, a.AckedGiven = 1, true }},
 		"a kind of the try":   {ask: func(a *Request) { a.Kind = 1 }},
-		"a kind of the debts": {owed: func(d *Debt) { d.kind = 1 }},
-		"a MinHold":           {owed: func(d *Debt) { d.minEnd = 1 }},
+		"a kind of the debts": {owed: func(d *Compensation) { d.kind = 1 }},
+		"a MinHold":           {owed: func(d *Compensation) { d.minEnd = 1 }},
 	} {
 		l := newLab(t)
 		r := l.name()
@@ -150,7 +150,7 @@ func TestWhatIsUnlikeIsNotSettledTogether(t *testing.T) {
 			x.ask(&c.Request)
 		}
 		for id := int64(101); id <= 102; id++ {
-			d := r.owe(id, 0, certain, time.Second, l.now.Add(time.Second))
+			d := r.compensate(id, 0, certain, time.Second, l.now.Add(time.Second))
 			if x.owed != nil && id == 102 {
 				x.owed(d)
 			}
@@ -183,14 +183,14 @@ func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
 	}
 }
 
-// A TryLock would be refused because of a debt that is left.
+// A TryLock would be refused because of a compensation that is left.
 func TestATryIsTakenAlongOnlyByAllDebts(t *testing.T) {
 	t.Parallel()
 	for debts, want := range map[int]What{maxBatch - 1: Acquiring, maxBatch: Settling} {
 		l := newLab(t)
 		r := l.name()
 		for id := range debts {
-			r.owe(int64(101+id), 0, certain, time.Second, l.now.Add(time.Second))
+			r.compensate(int64(101+id), 0, certain, time.Second, l.now.Add(time.Second))
 		}
 		l.ask(r, true)
 		if r.Cmd.What != want || len(r.Cmd.Also.IDs) != maxBatch-1 {

@@ -105,14 +105,14 @@ func TestTheDebtOfAWriterStandsAsLongAsItsReaders(t *testing.T) {
 		"re-entered or extended": func(l *lab, cell *Entry) {
 			l.reply(cell, Outcome{})
 			l.now += long
-			cell.raised(cell.hold.ID, l.now.Add(l.cfg.Lease))
+			cell.leaseRaised(cell.hold.ID, l.now.Add(l.cfg.Lease))
 		},
 		"lost, and extended": func(l *lab, cell *Entry) {
 			l.reply(cell, Outcome{})
 			id := cell.hold.ID
 			l.does(func(fx *Effects) { cell.lose(cell.hold, NotRenewed, fx) })
 			l.now += long
-			cell.raised(id, l.now.Add(l.cfg.Lease))
+			cell.leaseRaised(id, l.now.Add(l.cfg.Lease))
 		},
 		"renewed": func(l *lab, cell *Entry) {
 			l.reply(cell, Outcome{})
@@ -128,13 +128,13 @@ func TestTheDebtOfAWriterStandsAsLongAsItsReaders(t *testing.T) {
 		for _, before := range []bool{false, true} {
 			l, writers, writer, cell, _ := besideLab(t, false)
 			if before {
-				writers.oweTenure(&writer.Hold, l.now)
+				writers.compensateGrant(&writer.Hold, l.now)
 				step(l, cell)
 			} else {
 				step(l, cell)
-				writers.oweTenure(&writer.Hold, l.now-long) // its own lease was over long ago
+				writers.compensateGrant(&writer.Hold, l.now-long) // its own lease was over long ago
 			}
-			if until := writers.debts.until; until < l.now.Add(l.cfg.Lease) {
+			if until := writers.compensations.until; until < l.now.Add(l.cfg.Lease) {
 				t.Errorf("%s, lost before %v: it stands %v less than the reader", name, before, l.now.Add(l.cfg.Lease).Sub(until))
 			}
 		}

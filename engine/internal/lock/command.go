@@ -18,7 +18,7 @@ const (
 	Extending
 	Leaving   // one of several holds given back
 	Unlocking // the last hold given back: release or retire
-	Settling  // a debt released
+	Settling  // a compensation released
 )
 
 // Command is the one command of an entry that is in flight. From when it is sent until it
@@ -31,16 +31,16 @@ type Command struct {
 	Kind   uint8  // the engine's, of the owner
 	Want   Acks   // replicas that must acknowledge it
 	Number uint32 // of a re-entry or a leave: the count afterwards
-	Server Server // where a release goes, a hold's or a debt's
+	Server Server // where a release goes, a hold's or a compensation's
 	ID     int64
 	Span   time.Duration // the lease; unlocking, settling: what a MinHold has left, if > 0
 
-	// Also has what the same command releases, before it acquires. See batch.go.
+	// Also has what the same command releases, before it acquires. See compensation_batch.go.
 	Also *Batch
 
-	req  *Request
-	hold *Hold // acquiring: see Beside
-	debt *Debt
+	req          *Request
+	hold         *Hold // acquiring: see Beside
+	compensation *Compensation
 
 	Paced *Pace // who counts it, if anybody does
 }
@@ -70,7 +70,7 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 		c.hold = h
 		h.Root().forServer = true // the next one of its process may not have others beside it
 		h.besideReaders = true
-		r.keepsWriter(r.Port.Now().Add(c.Span))
+		r.extendWriterExpiry(r.Port.Now().Add(c.Span))
 	} else if h != nil {
 		a.rare.Beside = nil // it is a reader as any other from now on
 	}
@@ -112,14 +112,14 @@ func (r *Entry) sendRelease(h *Hold) {
 	r.sendEnd()
 }
 
-func (r *Entry) sendSettle(d *Debt) {
+func (r *Entry) sendCompensation(d *Compensation) {
 	c := &r.Cmd
 	c.What = Settling
-	c.debt, c.ID, c.Kind = d, d.ID, d.kind
+	c.compensation, c.ID, c.Kind = d, d.ID, d.kind
 	r.sendEnd()
 }
 
-// sendEnd is what the end of a hold and that of a debt have in common.
+// sendEnd is what the end of a hold and that of a compensation have in common.
 func (r *Entry) sendEnd() {
 	c := &r.Cmd
 	c.Server, c.Span = r.Port.ServerOf(r.Route), 0
@@ -130,8 +130,8 @@ func (r *Entry) sendEnd() {
 
 // minEnd is the MinHold's of what a release is for; 0 without one.
 func (c *Command) minEnd() clock.Instant {
-	if c.debt != nil {
-		return c.debt.minEnd
+	if c.compensation != nil {
+		return c.compensation.minEnd
 	}
 	return c.hold.minEnd()
 }
@@ -225,10 +225,10 @@ func (r *Entry) replied(c *Command, o *Outcome, fx *Effects) {
 		r.refused = 0
 	}
 	if (c.What == Reentering || c.What == Extending) && (o.Verdict != Busy || o.Begun) {
-		r.raised(c.ID, o.Now.Add(c.Span))
+		r.leaseRaised(c.ID, o.Now.Add(c.Span))
 	}
 	if c.Beside() != nil {
-		r.keepsWriter(o.Now.Add(c.Span))
+		r.extendWriterExpiry(o.Now.Add(c.Span))
 	}
 	r.batchReplied(c, o, fx)
 	switch c.What {
@@ -241,7 +241,7 @@ func (r *Entry) replied(c *Command, o *Outcome, fx *Effects) {
 	case Leaving, Unlocking:
 		r.releaseReplied(c, o, fx)
 	case Settling:
-		r.settleReplied(c, o)
+		r.compensationReplied(c, o)
 	}
 	if o.Verdict == Busy {
 		r.pause(o.Now, o.Moving)

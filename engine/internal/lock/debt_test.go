@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// What the timer of a debt does, and when.
+// What the timer of a compensation does, and when.
 func TestTimerOfADebt(t *testing.T) {
 	t.Parallel()
 	const lease = time.Hour
 	for name, c := range map[string]struct {
-		grade   grade
+		grade   certainty
 		due     bool          // nobody has answered since it was last to be sent
 		set     time.Duration // when its timer is set to, from the time that it fires at
 		until   time.Duration // likewise, until when the server may have the owner
@@ -20,17 +20,17 @@ func TestTimerOfADebt(t *testing.T) {
 		sends   bool
 		again   time.Duration // when the timer fires next, from then
 	}{
-		"was set anew while it waited for the lock":        {grade: doubtful, set: time.Second, again: time.Second},
+		"was set anew while it waited for the lock":        {grade: inDoubt, set: time.Second, again: time.Second},
 		"nobody has answered, and the server may have it":  {due: true, until: 3 * lease, again: 3 * lease},
 		"nobody has answered, and the server cannot":       {due: true, until: -lease, again: lease + 2*time.Second},
 		"and the server cannot, and a Shutdown waits":      {due: true, until: -lease, closing: true, forgets: true},
 		"nobody has answered, its command is out":          {due: true, until: -lease, out: true, again: lease + 2*time.Second},
-		"its acquire may be executed yet":                  {grade: doubtful, due: true, until: -100 * lease, again: lease + 2*time.Second},
-		"may be executed yet, and a Shutdown waits for it": {grade: doubtful, due: true, until: -lease, closing: true, forgets: true},
-		"its acquire may be executed yet, if hardly":       {grade: again, due: true, until: -100 * lease, again: lease + 2*time.Second},
-		"a second after the first release":                 {grade: again, until: 2 * lease, sends: true, again: lease + 2*time.Second},
+		"its acquire may be executed yet":                  {grade: inDoubt, due: true, until: -100 * lease, again: lease + 2*time.Second},
+		"may be executed yet, and a Shutdown waits for it": {grade: inDoubt, due: true, until: -lease, closing: true, forgets: true},
+		"its acquire may be executed yet, if hardly":       {grade: repeat, due: true, until: -100 * lease, again: lease + 2*time.Second},
+		"a second after the first release":                 {grade: repeat, until: 2 * lease, sends: true, again: lease + 2*time.Second},
 		"a lease after the second release":                 {grade: certain, until: lease, sends: true, again: lease + 2*time.Second},
-		"the machine slept, after the first release":       {grade: again, until: -100 * lease, sends: true, again: lease + 2*time.Second},
+		"the machine slept, after the first release":       {grade: repeat, until: -100 * lease, sends: true, again: lease + 2*time.Second},
 		"the machine slept, after the second release":      {grade: certain, until: -lease, sends: true, again: lease + 2*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestTimerOfADebt(t *testing.T) {
 			l := newLab(t)
 			r := l.name()
 			r.held = Paused // nothing is sent before the test looks
-			d := r.owe(1, 0, c.grade, lease, l.now)
+			d := r.compensate(1, 0, c.grade, lease, l.now)
 			d.due, d.until = c.due, l.now.Add(c.until)
 			d.wakeAt(l.now.Add(c.set))
 			l.closing = c.closing
@@ -47,7 +47,7 @@ func TestTimerOfADebt(t *testing.T) {
 			}
 			var fx Effects
 			d.Fired(l.now, &fx)
-			if forgets := r.debts == nil; forgets != c.forgets {
+			if forgets := r.compensations == nil; forgets != c.forgets {
 				t.Errorf("it is forgotten: %v", forgets)
 			} else if sends := d.due && !c.due; sends != c.sends {
 				t.Errorf("it is to be sent: %v", sends)
@@ -71,7 +71,7 @@ func TestHold_GoneOnServer_LeavesNoCompensation(t *testing.T) {
 			c.hold.Grant.Gone(why, fx)
 			r.GoOn(fx)
 		})
-		if l.is(r, Nothing); r.debts != nil {
+		if l.is(r, Nothing); r.compensations != nil {
 			t.Errorf("%v: a compensation is left", why)
 		}
 	}

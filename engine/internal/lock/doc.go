@@ -13,7 +13,7 @@
 // timers, subscriptions, places among the renewals, counters, and the queue of hooks and
 // log lines.
 //
-// Packages driver and engine own the impure parts. Their requests, holds, waits and debts embed
+// Packages driver and engine own the impure parts. Their requests, holds, waits and compensations embed
 // the core's, and are their ports.
 //
 // Events, and the methods that are called for them under the shard's lock:

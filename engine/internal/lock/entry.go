@@ -30,7 +30,7 @@ import (
 //     process, whichever came first, the channel is subscribed to (wait), until a
 //     moment after the last waiter left.
 //  5. The entry is in the table (not Out) as long as any of these is there: hold,
-//     waiters, tries, debts, wait, a command in flight, a hold that is being told, a pause.
+//     waiters, tries, compensations, wait, a command in flight, a hold that is being told, a pause.
 //  6. While contexts of a hold that ended are alive, nothing is sent (telling).
 //
 // Renewals are not commands of the name: they go in batches over a connection of
@@ -40,12 +40,12 @@ type Entry struct {
 	Name  string // as it stands on the server
 	Route uint64
 
-	hold    *Hold
-	waiters waitq.List[*Request]  // Lock, first come first served
-	tries   *waitq.List[*Request] // TryLock; nil until the first
-	debts   *Debt                 // owners to be released; see debt.go
-	wait    *Wait                 // nil until a first refusal
-	Cmd     Command
+	hold          *Hold
+	waiters       waitq.List[*Request]  // Lock, first come first served
+	tries         *waitq.List[*Request] // TryLock; nil until the first
+	compensations *Compensation         // owners to be released; see compensation.go
+	wait          *Wait                 // nil until a first refusal
+	Cmd           Command
 
 	held    Holdback
 	refused uint8 // refusals in a row, for the pause between tries
@@ -111,13 +111,13 @@ func (r *Entry) setFree() {
 }
 
 // next chooses the command that is to be sent now, if any, and notes it in Cmd.
-// Debts come first: what this process may still hold unknowingly stands in
+// Compensations come first: what this process may still hold unknowingly stands in
 // everybody's way. Who runs the Effects sends it.
 func (r *Entry) next(fx *Effects) {
 	if r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {
 		return
 	}
-	if r.settleDebts(fx) || r.serveHold(fx) || r.headsTurn && r.serveHead(fx) || r.serveTry(fx) || r.serveHead(fx) {
+	if r.sendCompensations(fx) || r.serveHold(fx) || r.headsTurn && r.serveHead(fx) || r.serveTry(fx) || r.serveHead(fx) {
 		fx.Send = r
 	}
 }
@@ -287,7 +287,7 @@ func (r *Entry) First() *Request {
 func (r *Entry) Held() Holdback { return r.held }
 
 // Urgent reports whether it has something to give back, or a hold.
-func (r *Entry) Urgent() bool { return r.debts != nil || r.hold != nil }
+func (r *Entry) Urgent() bool { return r.compensations != nil || r.hold != nil }
 
 // Resume goes on with a name that recovery lists, and counts what is sent.
 func (r *Entry) Resume(by *Pace, fx *Effects) {
@@ -302,7 +302,7 @@ func (r *Entry) Resume(by *Pace, fx *Effects) {
 
 // InUse reports whether anybody has the name or wants it, or something of it is to be given back.
 func (r *Entry) InUse() bool {
-	return r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.debts != nil || r.Cmd.What != Nothing
+	return r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.compensations != nil || r.Cmd.What != Nothing
 }
 
 // Vacate lets a name go that nobody uses and that only lingers, and reports whether it did. Then
@@ -321,19 +321,19 @@ func (r *Entry) Vacate() bool {
 
 // View is what a name shows to those who only look: reports and tests.
 type View struct {
-	What      What // of the command in flight
-	Held      Holdback
-	Tried     Tried
-	Refusals  uint8 // in a row
-	Hold      bool
-	Waiters   int
-	Attempts  uint32 // of the first of them
-	Debts     int
-	Owed      int64 // the owner of the latest debt
-	Waits     bool  // there is a Wait
-	Asleep    bool  // and its head sleeps
-	Confirmed bool  // and the server has confirmed the subscription
-	Lingers   bool
+	What          What // of the command in flight
+	Held          Holdback
+	Tried         Tried
+	Refusals      uint8 // in a row
+	Hold          bool
+	Waiters       int
+	Attempts      uint32 // of the first of them
+	Compensations int
+	InDoubt       int64 // the owner of the latest compensation
+	Waits         bool  // there is a Wait
+	Asleep        bool  // and its head sleeps
+	Confirmed     bool  // and the server has confirmed the subscription
+	Lingers       bool
 }
 
 // View is called under the shard's lock.
@@ -342,11 +342,11 @@ func (r *Entry) View() View {
 	if a, ok := r.waiters.Front(); ok {
 		v.Attempts = a.Attempts
 	}
-	for d := r.debts; d != nil; d = d.next {
-		v.Debts++
+	for d := r.compensations; d != nil; d = d.next {
+		v.Compensations++
 	}
-	if r.debts != nil {
-		v.Owed = r.debts.ID
+	if r.compensations != nil {
+		v.InDoubt = r.compensations.ID
 	}
 	if w := r.wait; w != nil {
 		v.Waits, v.Asleep, v.Confirmed, v.Lingers = true, !w.Ready(), w.Hears(), w.linger

@@ -21,7 +21,7 @@ type Grant struct {
 	watchdog       bool         // it is renewed: it has no fixed lease
 	releaseInDoubt bool         // a release may have been executed already
 	mayCountMore   bool         // the server may count more than one: a re-entry was sent
-	besideReaders  bool         // a writer that readers have been let in beside, or such a reader: see keepsWriter
+	besideReaders  bool         // a writer that readers have been let in beside, or such a reader: see extendWriterExpiry
 	joint          bool         // a plain reader's: see readers.go
 	handOvers      uint16       // how often it was handed over, or joined
 	verifiedAt     shortInstant // the latest look at it because of a waiter, or its grant; see Wait.look
@@ -87,7 +87,7 @@ func (t *Grant) Renewal(now clock.Instant, fx *Effects) (lease time.Duration, ok
 	}
 	t.serverUntil = max(t.serverUntil, now.Add(lease))
 	if t.besideReaders {
-		t.Entry.keepsWriter(t.serverUntil)
+		t.Entry.extendWriterExpiry(t.serverUntil)
 	}
 	return lease, true
 }

@@ -64,7 +64,7 @@ func (r *Entry) lose(h *Hold, why Loss, fx *Effects) {
 	kind := r.Port.Kind(h.Kind)
 	several := kind.Shared && byte(h.ID) != 0
 	if why != TakenOnServer && (why != GoneOnServer || several || kind.Queues) {
-		r.oweTenure(h, max(h.serverUntil, now))
+		r.compensateGrant(h, max(h.serverUntil, now))
 	}
 }
 
@@ -154,13 +154,13 @@ func (r *Entry) goOnAfter(fx *Effects) {
 }
 
 // StopWaiting ends every request that waits, and what would only keep a name in the table
-// that nobody uses any more: a subscription that lingers, debts that are idle.
+// that nobody uses any more: a subscription that lingers, compensations that are idle.
 func (r *Entry) StopWaiting(fx *Effects) {
 	r.wait.stopLingering()
-	for d := r.debts; d != nil; {
+	for d := r.compensations; d != nil; {
 		next := d.next
 		if d.idle() {
-			r.forgive(d)
+			r.dropCompensation(d)
 		}
 		d = next
 	}
@@ -189,7 +189,7 @@ func (r *Entry) failAll(fx *Effects) {
 	}
 }
 
-// EndHold tells the holder, and makes a debt of what it held.
+// EndHold tells the holder, and makes a compensation of what it held.
 func (r *Entry) EndHold(fx *Effects) { r.LoseHold(EngineClosed, fx) }
 
 // LoseHold is EndHold for another reason.
@@ -224,7 +224,7 @@ func (r *Entry) drop(fx *Effects) {
 			h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)), fx)
 		}
 	}
-	for r.debts != nil {
-		r.forgive(r.debts)
+	for r.compensations != nil {
+		r.dropCompensation(r.compensations)
 	}
 }

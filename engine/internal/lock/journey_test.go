@@ -72,7 +72,7 @@ func TestAnAcquireWithoutAnAnswerIsReleasedThreeTimes(t *testing.T) {
 	if !errors.Is(c.err, lockerr.ErrUnavailable) {
 		t.Errorf("TryLock: %v", c.err)
 	}
-	d := r.debts
+	d := r.compensations
 	for i, pause := range []time.Duration{0, time.Second, l.cfg.Lease} {
 		if i > 0 {
 			if at := d.Port.(*note).at; at != l.now.Add(pause) {
@@ -178,9 +178,9 @@ func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 					t.Fatalf("something is left: %+v", r.View())
 				case r.Cmd.What != Nothing:
 					l.reply(r, Outcome{})
-				case r.debts != nil:
-					l.now = r.debts.Port.(*note).at
-					l.does(func(fx *Effects) { r.debts.Fired(l.now, fx) })
+				case r.compensations != nil:
+					l.now = r.compensations.Port.(*note).at
+					l.does(func(fx *Effects) { r.compensations.Fired(l.now, fx) })
 				case r.wait != nil:
 					l.does(r.wait.Rang)
 				}

@@ -152,16 +152,16 @@ func (w *bell) Silence()                              { w.at = 0 }
 func (w *bell) Listen(_ *Entry, _ uint8, owner int64) { w.listening, w.of = true, owner }
 func (w *bell) Unlisten()                             { w.listening = false }
 
-// note is the timer of a debt.
+// note is the timer of a compensation.
 type note struct {
-	Debt
+	Compensation
 	at clock.Instant
 }
 
-func (l *lab) NewDebt() *Debt {
+func (l *lab) NewCompensation() *Compensation {
 	d := new(note)
 	d.Port = d
-	return &d.Debt
+	return &d.Compensation
 }
 
 func (d *note) WakeAt(at clock.Instant) { d.at = at }

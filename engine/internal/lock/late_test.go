@@ -92,13 +92,13 @@ func TestAnAnswerThatComesLateDoesNotBringAHoldBack(t *testing.T) {
 			l.reply(r, Outcome{Verdict: NotSent}) // and is out of reach, for an engine that closes
 			l.closing = true
 			for range 1000 {
-				if d := r.debts; d != nil {
+				if d := r.compensations; d != nil {
 					l.now = d.at
 					l.does(func(fx *Effects) { d.Fired(l.now, fx) })
 				}
 			}
-			if d := l.now.Sub(sent); r.debts != nil || d < time.Hour {
-				t.Errorf("the debt is forgotten: %v, after %v", r.debts == nil, d)
+			if d := l.now.Sub(sent); r.compensations != nil || d < time.Hour {
+				t.Errorf("the debt is forgotten: %v, after %v", r.compensations == nil, d)
 			}
 		})
 	}

@@ -7,12 +7,12 @@ import "math"
 //
 //	no owner --try--> asked --refused--> queued --granted--> the owner of a grant
 //	                    |                  |
-//	                    +------------------+--ends without a grant--> debt: leaves the queue
+//	                    +------------------+--ends without a grant--> compensation: leaves the queue
 //	                    |
-//	                    +--no answer, or a grant that comes too late--> debt; the next try has a
+//	                    +--no answer, or a grant that comes too late--> compensation; the next try has a
 //	                       new owner, at the end of the queue
 //
-// The release of a debt takes an owner out of the queue, too. So a place that may be lost to a
+// The release of a compensation takes an owner out of the queue, too. So a place that may be lost to a
 // connection is given up: bytes that lie in some buffer could queue the owner again, or give it
 // the lock, after it has left.
 
@@ -50,21 +50,21 @@ func (a *Request) keepsPlace(c *Command) bool {
 	return true
 }
 
-// leaveQueue owes that the owner of a request that ends is taken out of the queue.
-func (r *Entry) leaveQueue(a *Request) {
+// leaveServerQueue owes that the owner of a request that ends is taken out of the queue.
+func (r *Entry) leaveServerQueue(a *Request) {
 	x := a.rare
 	if x == nil || x.owner == 0 {
 		return
 	}
 	if x.queued || a.trying {
 		lease := a.firstLease()
-		r.owe(x.owner, a.Kind, certain, lease, r.Port.Now().Add(lease+r.Port.Config().Room))
+		r.compensate(x.owner, a.Kind, certain, lease, r.Port.Now().Add(lease+r.Port.Config().Room))
 	}
 	x.owner, x.queued = 0, false
 }
 
-// burn gives the owner of a try up for another: what it has is owed. The channel was its own.
-func (r *Entry) burn(c *Command) {
+// abandonOwner gives the owner of a try up for another: what it has is owed. The channel was its own.
+func (r *Entry) abandonOwner(c *Command) {
 	a := c.req
 	if a == nil || a.owner() != c.ID || c.ID == 0 {
 		return

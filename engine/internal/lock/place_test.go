@@ -114,8 +114,8 @@ func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
 			t.Errorf("%d leaves, want %d", r.Cmd.ID, owner)
 		}
 		l.reply(r, Outcome{Answer: Missing})
-		if v := r.View(); v.Debts != x.owed {
-			t.Errorf("%+v: owes %d more, want %d", x.answer, v.Debts, x.owed)
+		if v := r.View(); v.Compensations != x.owed {
+			t.Errorf("%+v: owes %d more, want %d", x.answer, v.Compensations, x.owed)
 		}
 	}
 }

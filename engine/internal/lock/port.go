@@ -23,7 +23,7 @@ type Port interface {
 	// NewGrant makes a grant with its first hold, NewHold another hold of the grant of one.
 	NewGrant(r *Entry) *Hold
 	NewHold(of *Hold) *Hold
-	NewDebt() *Debt
+	NewCompensation() *Compensation
 	NewWait() *Wait
 
 	// Closing: nothing new is admitted. Closed: Close, which a Shutdown may delay, has begun.
@@ -132,7 +132,7 @@ func (c *Config) Patience(want Acks) time.Duration {
 type Counters struct {
 	Held, Pending                            int
 	Acquired, Released, Renewed, NotAcquired uint64
-	Compensations, Burned, Unknown, Leaked   uint64
+	Compensations, InDoubt, Unknown, Leaked  uint64
 	Unacked, HandedOver                      uint64
 	Lost                                     [Losses]uint64
 }
@@ -146,7 +146,7 @@ func (c *Counters) Add(o *Counters) {
 	c.Renewed += o.Renewed
 	c.NotAcquired += o.NotAcquired
 	c.Compensations += o.Compensations
-	c.Burned += o.Burned
+	c.InDoubt += o.InDoubt
 	c.Unknown += o.Unknown
 	c.Leaked += o.Leaked
 	c.Unacked += o.Unacked
@@ -217,8 +217,8 @@ type WaitPort interface {
 	Unlisten()
 }
 
-// DebtPort is the timer of a Debt.
-type DebtPort interface {
+// CompensationPort is the timer of a Compensation.
+type CompensationPort interface {
 	// WakeAt has Fired called at an instant, instead of any other.
 	WakeAt(at clock.Instant)
 	Over()

@@ -288,7 +288,7 @@ func (j *journey) timers() (next clock.Instant) {
 				j.do(w.Rang)
 			}
 		}
-		for d := j.r.debts; d != nil && !fired; d = d.next {
+		for d := j.r.compensations; d != nil && !fired; d = d.next {
 			if due(d.Port.(*note).at) {
 				fired = true
 				j.do(func(fx *Effects) { d.Fired(j.now, fx) })

@@ -87,7 +87,7 @@ func (j *journey) answer(calm bool) {
 		o.Verdict = Unknown
 	default:
 		o.Verdict = Denied
-		// Of a batch the releases come first. A debt that cannot be released is not asked for again.
+		// Of a batch the releases come first. A compensation that cannot be released is not asked for again.
 		if c.What == Settling || j.rnd.IntN(2) == 0 {
 			j.executes(&c)
 		} else if c.Also != nil {

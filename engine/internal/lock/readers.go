@@ -43,7 +43,7 @@ import (
 //     not hold back the release that this writer waits for.
 //  5. The server counts a joint owner once. Re-entries are counted here, one at a time, and their leases end
 //     here. So no command concerns one of several holds.
-//  6. Only a grant is joined, never an acquire that is out. So an owner that is burned has no hold,
+//  6. Only a grant is joined, never an acquire that is out. So an owner that is in doubt has no hold,
 //     and its compensation takes the lock from nobody.
 
 // Readers is what the plain readers of a name share.

@@ -124,7 +124,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 		h.more().refusal = o.Err
 		h.boundRelease()
 	case o.Verdict == Denied && c.What == Unlocking && r.Port.Closed():
-		// Nor would a debt be asked for again: Close need not wait for the lease to end.
+		// Nor would a compensation be asked for again: Close need not wait for the lease to end.
 		r.Port.Refused(*o)
 		h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)), fx)
 	default: // unknown, or an error after which anything may be
@@ -222,7 +222,7 @@ func (h *Hold) giveUpRelease(fx *Effects) {
 		if r.tried == Here {
 			r.tried = Unanswered // its time is over, here and on the server
 		}
-		r.oweTenure(h, h.serverUntil)
+		r.compensateGrant(h, h.serverUntil)
 	}
 }
 

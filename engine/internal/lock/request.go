@@ -16,7 +16,7 @@ import (
 //	any --context, Wait, Abandon, Close--> ended
 //
 // A try that is out when its request ends is an orphan: its reply finds no request, and if
-// the server granted it, the grant becomes a debt. Everything here is guarded by the
+// the server granted it, the grant becomes a compensation. Everything here is guarded by the
 // shard's lock until ended, and belongs to the receiver of the verdict after that.
 type Request struct {
 	Port RequestPort
@@ -164,7 +164,7 @@ func (a *Request) Drop() { a.ended = true }
 
 // fail ends the request without the lock, for the given reason.
 func (a *Request) fail(why error, fx *Effects) {
-	a.res.leaveQueue(a)
+	a.res.leaveServerQueue(a)
 	a.end()
 	a.res.Port.Counters().NotAcquired++
 	fx.finish(a, nil, why)

@@ -148,7 +148,7 @@ func TestPermitsInDoubtAreNotBatched(t *testing.T) {
 	r := l.name()
 	l.wantPermits(r, 1, false)
 	first := r.Cmd.ID
-	r.owe(first+1<<8, permits, doubtful, time.Minute, l.now)
+	r.compensate(first+1<<8, permits, inDoubt, time.Minute, l.now)
 	l.reply(r, Outcome{Verdict: Unknown})
 	for range 2 {
 		l.is(r, Settling)

@@ -10,7 +10,7 @@ import "github.com/pawl-lock/pawl/engine/internal/waitq"
 // Invariants:
 //
 //  1. From the end of a hold with contexts until Told, its entry counts it
-//     (telling), and next chooses nothing for the name: no release, no debt, no
+//     (telling), and next chooses nothing for the name: no release, no compensation, no
 //     acquire of the next waiter. It is not enough that each transition ends the
 //     contexts before it sends, because another one may choose the release meanwhile:
 //

@@ -17,7 +17,7 @@ import (
 // never told neither. Only tries change it, and what ends Here. In particular, the answer to
 // another command does not:
 //
-//	head                  a debt                the name
+//	head                  a compensation                the name
 //	refused, sleeps                             Elsewhere
 //	                      released: no answer   Elsewhere still: nobody else has been told more
 //	                      released: answered    Elsewhere

@@ -65,7 +65,7 @@ func TestObstacle_AfterAReleaseWithoutAnAnswer_IsTheLatestTrys(t *testing.T) {
 			l.is(r, Nothing)
 			l.now = l.now.Add(2 * l.cfg.Lease)
 			for _, o := range answers {
-				d := r.debts
+				d := r.compensations
 				if d == nil {
 					t.Fatal("nothing is to be given back")
 				}

@@ -38,14 +38,14 @@ func TestHold_OfAMonth_IsLookedAt(t *testing.T) {
 	}
 }
 
-// A debt whose time is over does not keep a closing engine.
+// A compensation whose time is over does not keep a closing engine.
 func TestDebt_WhoseTimeIsOver_DoesNotKeepAClosingEngine(t *testing.T) {
 	t.Parallel()
 	for _, lease := range []time.Duration{30 * time.Second, time.Hour} {
 		l := newLab(t)
 		r := l.name()
 		r.held = Stalled
-		d := r.owe(1, 0, certain, lease, l.now.Add(lease))
+		d := r.compensate(1, 0, certain, lease, l.now.Add(lease))
 		over := d.until
 		for range 3 { // the outage lasts
 			l.now = d.at
@@ -54,7 +54,7 @@ func TestDebt_WhoseTimeIsOver_DoesNotKeepAClosingEngine(t *testing.T) {
 		l.now = l.now.Add(time.Millisecond)
 		l.closing = true
 		l.does(r.StopWaiting)
-		if r.debts != nil {
+		if r.compensations != nil {
 			t.Errorf("lease %v: the server has forgotten the owner %v ago, and Shutdown waits for %v more", lease, l.now.Sub(over), d.at.Sub(l.now))
 		}
 	}

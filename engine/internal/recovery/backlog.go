@@ -23,7 +23,7 @@ const (
 // server that has just come back. Past releases take turns with the tries, within the same
 // bound.
 type backlog struct {
-	urgent  []Name // with debts, releases or holds
+	urgent  []Name // with compensations, releases or holds
 	tries   []Name
 	again   []Release     // the latest comes last: it is the most likely to be needed
 	againAt clock.Instant // not before

@@ -17,7 +17,7 @@ import (
 //
 // Checked at every step: of the owners that believe to hold the lock at most one is
 // right by the server, and no owner that believes so has been deprived of it. At the
-// end, after every burned owner was released, the hash is gone.
+// end, after every in-doubt owner was released, the hash is gone.
 type history struct {
 	t     *testing.T
 	c     *caller
@@ -147,7 +147,7 @@ func (h *history) step() {
 	}
 }
 
-// settleBurnt stands for the second release of a burned owner, which the engine
+// settleBurnt stands for the second release of an in-doubt owner, which the engine
 // sends when a copy of its acquire may have come in.
 func (h *history) settleBurnt() {
 	for _, o := range h.burnt {

@@ -15,7 +15,7 @@ import (
 //
 // A reader is an owner of its own also if it reads beside a writer of its process. In Redisson
 // it would be the writer's owner, without the suffix; here each grant has a fresh one, so one
-// that is in doubt is burned like any other. Redisson does not notice: to it an owner is a text.
+// that is in doubt is in doubt like any other. Redisson does not notice: to it an owner is a text.
 
 // WriterSuffix is what the owners of write locks end with.
 const WriterSuffix = ":write"

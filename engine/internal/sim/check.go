@@ -347,7 +347,7 @@ const (
 	// trips, late timers.
 	wakeUp = 300 * time.Millisecond
 	// settled is how long it may take until one that nobody wants is free, and until an
-	// end is told. A burned owner is released a second time after a second.
+	// end is told. An in-doubt owner is released a second time after a second.
 	settled = 1200 * time.Millisecond
 	// longestMinHold is the longest one that is asked for.
 	longestMinHold = 5 * time.Second

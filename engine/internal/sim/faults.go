@@ -221,7 +221,7 @@ func takenBy(words []string) string {
 }
 
 // noteLate notes owners whose acquire is executed after its connection has ended. Unless that
-// is soon, it may come after the second release of their debt: the third follows after a
+// is soon, it may come after the second release of their compensation: the third follows after a
 // lease.
 func (s *Sim) noteLate(words []string, soon bool) {
 	owner := takenBy(words)

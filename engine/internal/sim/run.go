@@ -118,7 +118,7 @@ func (s *Sim) end() {
 }
 
 // patience is how long a calm world may go on: holds of programs end, leases run out,
-// debts are settled once more after a lease.
+// compensations are settled once more after a lease.
 const patience = 15 * time.Minute
 
 // beginLull begins a time without faults, in which the programs go on.

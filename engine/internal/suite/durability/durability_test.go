@@ -406,7 +406,7 @@ func TestConnectionLostWhileReplicasAreWaitedFor(t *testing.T) {
 	f.links[0].Release()
 	h, err := future.Await(testkit.Ctx(t))
 	switch {
-	case err == nil: // its answer was lost, too: it was burned, and tried again
+	case err == nil: // its answer was lost, too: it was in doubt, and tried again
 		testkit.MustUnlock(t, h)
 	case !errors.Is(err, engine.ErrNotAcked) || !errors.Is(err, engine.ErrNotAcquired):
 		t.Fatal(err)

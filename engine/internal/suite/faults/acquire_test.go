@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
-// The server granted the lock, the reply was lost: the owner is burned, a fresh one
+// The server granted the lock, the reply was lost: the owner is in doubt, a fresh one
 // takes the lock, and the count is never two.
 func TestAcquireWhoseReplyIsCutIsBurnedAndTheLockTakenAfresh(t *testing.T) {
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestAcquireThatNeverReachedTheServerIsRepeated(t *testing.T) {
 	testkit.Clean(t, s)
 }
 
-// Stale bytes: the acquire of a burned owner is executed by the server long after
+// Stale bytes: the acquire of an in-doubt owner is executed by the server long after
 // its connection died here. The release a second later takes it away.
 func TestStaleAcquireLivesASecondAtMost(t *testing.T) {
 	t.Parallel()
@@ -90,7 +90,7 @@ func noting(owner *string, acquire faultproxy.Match) faultproxy.Match {
 	}
 }
 
-// wantBurned fails the test unless the engine has burned so many owners.
+// wantBurned fails the test unless the engine has in doubt so many owners.
 func wantBurned(t testing.TB, e *engine.Engine, want uint64) {
 	t.Helper()
 	if n := e.Stats().Burned; n != want {

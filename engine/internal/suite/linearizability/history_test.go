@@ -258,7 +258,7 @@ func (h *history) checkLeftovers() {
 	t := h.t
 	for i := range h.engines {
 		e := h.engines[i].Load()
-		if h.kind.lease < 5*time.Second { // burned owners are remembered for a lease
+		if h.kind.lease < 5*time.Second { // in-doubt owners are remembered for a lease
 			testkit.Eventually(t, fmt.Sprintf("engine %d knows of no name any more", i), func() bool { return testkit.Inside(e).Names == 0 })
 		}
 		s := e.Stats()

@@ -165,7 +165,7 @@ func multiStress(t *testing.T, seed uint64) {
 		testkit.Eventually(t, fmt.Sprintf("seed %d: engine %d has nothing left", seed, i), func() bool {
 			st := e.Stats()
 			in := testkit.Inside(e)
-			return st.Held == 0 && st.Waiting == 0 && in.Many == 0 && in.Watched == 0 // a burned owner's debt may stay for a lease
+			return st.Held == 0 && st.Waiting == 0 && in.Many == 0 && in.Watched == 0 // an in-doubt owner's compensation may stay for a lease
 		})
 	}
 	testkit.Clean(t, s1, engines...)

@@ -6,26 +6,26 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
-// A Batch is what a command releases beside what it is for: debts, beside another or an acquire, or
-// a hold, beside the acquire of the next one. So an owner that was burned costs no round trip
+// A Batch is what a command releases beside what it is for: compensations, beside another or an acquire, or
+// a hold, beside the acquire of the next one. So an owner that was in doubt costs no round trip
 // before the next try, and a lock is not free between two holds.
 //
 // Each has its own answer. On the server the releases come first.
 type Batch struct {
-	IDs   []int64 // never change
-	debts []*Debt // nil: forgiven meanwhile
-	hold  *Hold   // instead of debts
+	IDs           []int64         // never change
+	compensations []*Compensation // nil: forgiven meanwhile
+	hold          *Hold           // instead of compensations
 }
 
 // maxBatch bounds a command, so that it does not hold up the server.
 const maxBatch = 64
 
-// settleDebts chooses what settles the debts that are due, if any: a try that takes all of them
+// sendCompensations chooses what settles the compensations that are due, if any: a try that takes all of them
 // along, or else the first, with the others.
-func (r *Entry) settleDebts(fx *Effects) bool {
-	var first *Debt
+func (r *Entry) sendCompensations(fx *Effects) bool {
+	var first *Compensation
 	n, alike := 0, true
-	for d := r.debts; d != nil; d = d.next {
+	for d := r.compensations; d != nil; d = d.next {
 		if !d.due {
 			continue
 		}
@@ -44,7 +44,7 @@ func (r *Entry) settleDebts(fx *Effects) bool {
 		r.sendAlso(nil)
 		return true
 	}
-	r.sendSettle(first)
+	r.sendCompensation(first)
 	if alike && n > 1 && r.Port.Kind(first.kind).Batches {
 		r.sendAlso(first)
 	}
@@ -53,10 +53,10 @@ func (r *Entry) settleDebts(fx *Effects) bool {
 
 // mayTake reports whether the one that would try now may take d along: not by a durable connection,
 // not if releases of d are announced elsewhere, and not if each hold needs a grant of its own. Then
-// most debts are grants that nobody wanted any more, and other processes would never have a turn;
+// most compensations are grants that nobody wanted any more, and other processes would never have a turn;
 // and while a slot moves the counter of tokens may be at another node than the lock, and a release
 // alone does not need it.
-func (r *Entry) mayTake(d *Debt) bool {
+func (r *Entry) mayTake(d *Compensation) bool {
 	if !r.Port.Kind(d.kind).HandsOver {
 		return false
 	}
@@ -68,12 +68,12 @@ func (r *Entry) mayTake(d *Debt) bool {
 	return true
 }
 
-// sendAlso has the command settle the debts that are due, but for the one that it is for.
-func (r *Entry) sendAlso(but *Debt) {
+// sendAlso has the command settle the compensations that are due, but for the one that it is for.
+func (r *Entry) sendAlso(but *Compensation) {
 	b := new(Batch)
-	for d := r.debts; d != nil && len(b.IDs) < maxBatch-1; d = d.next {
+	for d := r.compensations; d != nil && len(b.IDs) < maxBatch-1; d = d.next {
 		if d.due && d != but {
-			b.IDs, b.debts = append(b.IDs, d.ID), append(b.debts, d)
+			b.IDs, b.compensations = append(b.IDs, d.ID), append(b.compensations, d)
 		}
 	}
 	r.Cmd.Also = b
@@ -102,23 +102,23 @@ func (r *Entry) batchReplied(c *Command, o *Outcome, fx *Effects) {
 			release.What = Unlocking
 			r.releaseReplied(&release, &one, fx)
 		} else {
-			release.debt = c.Also.debts[i]
-			r.settleReplied(&release, &one)
+			release.compensation = c.Also.compensations[i]
+			r.compensationReplied(&release, &one)
 		}
 	}
 }
 
 // carries reports whether the command does something to the owner of d.
-func (c *Command) carries(d *Debt) bool {
+func (c *Command) carries(d *Compensation) bool {
 	return c.What != Nothing && (c.ID == d.ID || c.Also != nil && slices.Contains(c.Also.IDs, d.ID))
 }
 
-// forgive takes a debt out.
-func (b *Batch) forgive(d *Debt) {
+// forgive takes a compensation out.
+func (b *Batch) drop(d *Compensation) {
 	if b == nil {
 		return
 	}
-	if i := slices.Index(b.debts, d); i >= 0 {
-		b.debts[i] = nil
+	if i := slices.Index(b.compensations, d); i >= 0 {
+		b.compensations[i] = nil
 	}
 }
