@@ -78,7 +78,7 @@ func (a *acquisition) free() {
 // enqueue puts a into its queue and sends what can be sent. a already watches its
 // context: if that has ended, so has a.
 func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
-	var fx lock.Effects
+	var rd lock.Ready
 	sh := a.Shard
 	sh.Lock()
 	var r *lock.Entry
@@ -90,25 +90,25 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 	}
 	switch {
 	case a.Ended():
-		r.Refuse(&a.Request.Request, a.fut.err, &fx)
+		r.Refuse(&a.Request.Request, a.fut.err, &rd)
 	case !ok:
-		r.Refuse(&a.Request.Request, errKindOf(sh, m.key.Name), &fx)
+		r.Refuse(&a.Request.Request, errKindOf(sh, m.key.Name), &rd)
 	case e.table.Closing():
-		r.Refuse(&a.Request.Request, ErrClosed, &fx)
+		r.Refuse(&a.Request.Request, ErrClosed, &rd)
 	default:
 		if o.outageGiven {
 			if why := a.Outage(m.route, o.outage); why != nil {
-				r.Refuse(&a.Request.Request, lockerr.Because(ErrUnavailable, why), &fx)
+				r.Refuse(&a.Request.Request, lockerr.Because(ErrUnavailable, why), &rd)
 				break
 			}
 		}
 		if o.waitGiven {
 			a.Request.Wait(o.wait)
 		}
-		r.Admit(&a.Request.Request, &fx)
+		r.Admit(&a.Request.Request, &rd)
 	}
 	sh.Unlock()
-	e.table.Run(&fx)
+	e.table.Apply(&rd)
 }
 
 // lock begins every form of acquiring. It returns the acquisition, enqueued, or the error
@@ -201,7 +201,7 @@ func (a *acquisition) Deliver() {
 
 // cancel gives the acquisition up unless it has ended; it reports whether it did.
 func (a *acquisition) cancel(s lockerr.Stop) bool {
-	var fx lock.Effects
+	var rd lock.Ready
 	a.Shard.Lock()
 	if a.Ended() {
 		a.Shard.Unlock()
@@ -213,9 +213,9 @@ func (a *acquisition) cancel(s lockerr.Stop) bool {
 		a.Shard.Unlock()
 		return true
 	}
-	a.Cancel(s, &fx)
+	a.Cancel(s, &rd)
 	a.Shard.Unlock()
-	a.Shard.Table.Run(&fx)
+	a.Shard.Table.Apply(&rd)
 	return true
 }
 

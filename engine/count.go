@@ -107,7 +107,7 @@ func begin[T any](ctx context.Context, c counterHandle, r request[T], waits bool
 	} else {
 		e.asks.Join(ctx, &a.watch)
 	}
-	var fx counter.Effects
+	var rd counter.Ready
 	a.Shard.Lock()
 	switch {
 	case a.Told(): // its context has ended
@@ -134,11 +134,11 @@ func begin[T any](ctx context.Context, c counterHandle, r request[T], waits bool
 		} else if !r.free {
 			a.Bound(e.cfg.CommandTimeout, nil)
 		}
-		a.Ask.Admit(c.key, c.route, &fx)
+		a.Ask.Admit(c.key, c.route, &rd)
 	}
 	admitted := a.Tally() != nil
 	a.Shard.Unlock()
-	e.table.RunCount(&fx)
+	e.table.ApplyCount(&rd)
 	if !admitted {
 		a.countFailed()
 		a.Deliver()

@@ -167,16 +167,16 @@ func (p *Permits) ReleaseAsync() *Future[struct{}] { return &p.release().fut }
 func (p *Permits) release() *ask[struct{}] {
 	in := p.p
 	a := newAsk(in.count, request[struct{}]{what: counter.Release, verdict: in.count.nothing})
-	var fx counter.Effects
+	var rd counter.Ready
 	a.Shard.Lock()
-	err := in.giveBack(&a.Op, &fx)
+	err := in.giveBack(&a.Op, &rd)
 	if a.Tally() == nil {
 		a.Drop()
 		a.Settled(0, err)
 	}
 	admitted := a.Tally() != nil
 	a.Shard.Unlock()
-	a.eng.table.RunCount(&fx)
+	a.eng.table.ApplyCount(&rd)
 	if !admitted {
 		a.Deliver()
 	}
@@ -184,7 +184,7 @@ func (p *Permits) release() *ask[struct{}] {
 }
 
 // giveBack gives them back. The caller holds the lock.
-func (p *permits) giveBack(op *counter.Op, fx *counter.Effects) error {
+func (p *permits) giveBack(op *counter.Op, rd *counter.Ready) error {
 	switch err := p.err(); {
 	case err == ErrReleased:
 		return ErrNotHeld
@@ -195,7 +195,7 @@ func (p *permits) giveBack(op *counter.Op, fx *counter.Effects) error {
 		p.Ended()
 		return nil
 	}
-	return p.Release(op, fx)
+	return p.Release(op, rd)
 }
 
 // err says why they are not held any more. The caller holds the lock.

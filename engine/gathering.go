@@ -57,7 +57,7 @@ func startGathering(ctx context.Context, locks []Mutex, o options, parents []*lo
 }
 
 // after tells what has happened, and does what that leaves.
-func (g *gatherer) after(event func(*multilock.Acquisition) multilock.Step) {
+func (g *gatherer) after(event func(*multilock.Acquisition) multilock.Ready) {
 	g.mu.Lock()
 	s := event(&g.all)
 	g.mu.Unlock()
@@ -65,11 +65,11 @@ func (g *gatherer) after(event func(*multilock.Acquisition) multilock.Step) {
 }
 
 // do does a step, and those that follow from it.
-func (g *gatherer) do(s multilock.Step) {
+func (g *gatherer) do(s multilock.Ready) {
 	switch s.Do {
 	case multilock.Look:
 		away, why := g.away()
-		g.after(func(all *multilock.Acquisition) multilock.Step { return all.Looked(away, why) })
+		g.after(func(all *multilock.Acquisition) multilock.Ready { return all.Looked(away, why) })
 	case multilock.Try:
 		g.began = g.home.clock.Stamp()
 		// Once the last one is asked for, the holds are not for this goroutine any more.
@@ -90,7 +90,7 @@ func (g *gatherer) do(s multilock.Step) {
 		if g.began != 0 {
 			round = g.home.clock.Stamp().Sub(g.began)
 		}
-		g.after(func(all *multilock.Acquisition) multilock.Step { return all.GivenBack(round) })
+		g.after(func(all *multilock.Acquisition) multilock.Ready { return all.GivenBack(round) })
 	case multilock.Pause:
 		switch {
 		case !g.list():
@@ -126,7 +126,7 @@ func (g *gatherer) away() (int, error) {
 }
 
 // ask asks for one of the locks.
-func (g *gatherer) ask(i int, s multilock.Step) {
+func (g *gatherer) ask(i int, s multilock.Ready) {
 	m := g.locks[i]
 	e := m.home
 	a := e.newAcquisition(m, g.opts, true)
@@ -194,7 +194,7 @@ func (g *gatherer) bind() {
 	m, lost := newMultiHold(g.locks, holds)
 	if lost != nil {
 		why := endedBefore(g.locks[lost.at].name, lost.why).Err
-		g.after(func(all *multilock.Acquisition) multilock.Step { return all.Lost(lost.at, why) })
+		g.after(func(all *multilock.Acquisition) multilock.Ready { return all.Lost(lost.at, why) })
 		return
 	}
 	g.mu.Lock()

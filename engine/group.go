@@ -75,15 +75,15 @@ func leakedGroup(whole hold) {
 // bind makes f end with h, or returns why h has ended. From then on h belongs to the whole,
 // which is watched for leaks instead.
 func (h *lockHold) bind(f lock.Context) error {
-	var fx lock.Effects
+	var rd lock.Ready
 	h.Shard().Lock()
-	err := h.Check(h.Shard().Now(), &fx)
+	err := h.Check(h.Shard().Now(), &rd)
 	if err == nil {
 		h.Bind(f)
 		h.unwatch()
 	}
 	h.Shard().Unlock()
-	h.Shard().Table.Run(&fx)
+	h.Shard().Table.Apply(&rd)
 	return err
 }
 

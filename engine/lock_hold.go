@@ -76,11 +76,11 @@ func (h *lockHold) validUntil() time.Time {
 
 // err also ends the hold if its time is over.
 func (h *lockHold) err() error {
-	var fx lock.Effects
+	var rd lock.Ready
 	h.Shard().Lock()
-	err := h.Check(h.Shard().Now(), &fx)
+	err := h.Check(h.Shard().Now(), &rd)
 	h.Shard().Unlock()
-	h.Shard().Table.RunForUser(&fx)
+	h.Shard().Table.ApplyForUser(&rd)
 	return err
 }
 
@@ -119,14 +119,14 @@ func (h *lockHold) find(e *Engine, _ driver.Key) *lockHold {
 }
 
 func (h *lockHold) attach(c *heldContext) error {
-	var fx lock.Effects
+	var rd lock.Ready
 	h.Shard().Lock()
-	why := h.Check(h.Shard().Now(), &fx) // no timer may have run since the machine slept
+	why := h.Check(h.Shard().Now(), &rd) // no timer may have run since the machine slept
 	if why == nil && !c.over {
 		h.Bind(c)
 	}
 	h.Shard().Unlock()
-	h.Shard().Table.RunForUser(&fx)
+	h.Shard().Table.ApplyForUser(&rd)
 	return why
 }
 
@@ -294,15 +294,15 @@ func (u *unlocking) Deliver() {
 // release starts the release of h, or joins the one under way; u gets the outcome. The
 // caller is a goroutine of the user's, unless byUser is false.
 func (h *lockHold) release(u *unlocking, byUser bool) {
-	var fx lock.Effects
+	var rd lock.Ready
 	h.Shard().Lock()
-	h.Unlock(&u.Unlock, &fx)
+	h.Unlock(&u.Unlock, &rd)
 	h.Shard().Unlock()
 	if byUser {
-		h.Shard().Table.RunForUser(&fx)
+		h.Shard().Table.ApplyForUser(&rd)
 		return
 	}
-	h.Shard().Table.Run(&fx)
+	h.Shard().Table.Apply(&rd)
 }
 
 // wait is the synchronous half. It gives u back to its pool.

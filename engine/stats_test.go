@@ -106,15 +106,15 @@ func TestHooks_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
 	m := e.Mutex("x")
 	a := e.newAcquisition(m, options{}, true)
 	now := e.clock.Now()
-	var fx lock.Effects
+	var rd lock.Ready
 	a.Shard.Lock()
 	r, _ := a.Shard.Get(m.key, m.route, &a.Request.Request)
-	r.Admit(&a.Request.Request, &fx)
-	r.Replied(&lock.Outcome{Sent: now, Now: now}, &fx)
+	r.Admit(&a.Request.Request, &rd)
+	r.Replied(&lock.Outcome{Sent: now, Now: now}, &rd)
 	a.Shard.Unlock()
 	e.table.Each((*lock.Entry).EndHold)
-	fx.Send = nil // it has been answered
-	e.table.Run(&fx)
+	rd.Send = nil // it has been answered
+	e.table.Apply(&rd)
 	told.want(t, "acquired", "lost: the engine was closed")
 }
 

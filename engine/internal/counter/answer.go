@@ -6,7 +6,7 @@ import (
 )
 
 // answered settles the operations of a command that was executed.
-func (t *Counter) answered(o *Outcome, fx *Effects) {
+func (t *Counter) answered(o *Outcome, rd *Ready) {
 	c := &t.Cmd
 	if !c.beside {
 		t.pauses = 0
@@ -15,9 +15,9 @@ func (t *Counter) answered(o *Outcome, fx *Effects) {
 		t.Port.Unheard()
 	}
 	if o.NoCount {
-		t.failTaken(lockerr.ErrWrongType, fx)
+		t.failTaken(lockerr.ErrWrongType, rd)
 		if c.Asks {
-			t.tellAwaiting(lockerr.ErrWrongType, fx)
+			t.tellAwaiting(lockerr.ErrWrongType, rd)
 		}
 		t.clear()
 		return
@@ -32,19 +32,19 @@ func (t *Counter) answered(o *Outcome, fx *Effects) {
 		switch {
 		case op.What == Acquire && answer <= 0:
 			refused, gone = refused || op.waits(), gone || op.ended
-			t.refuse(op, answer, fx)
+			t.refuse(op, answer, rd)
 		case op.What == Acquire && op.ended: // nobody wants it any more
 			t.giveBack(op.N)
 		case op.What == Acquire:
-			op.grant(fx)
+			op.grant(rd)
 		case !op.ended:
-			op.end(answer, nil, fx)
+			op.end(answer, nil, rd)
 		}
 	}
 	if c.Asks {
 		refused = o.Answers[len(c.Ops)] > 0
 		if !refused {
-			t.tellAwaiting(nil, fx)
+			t.tellAwaiting(nil, rd)
 		}
 	}
 	if gone && !c.Asks {
@@ -56,7 +56,7 @@ func (t *Counter) answered(o *Outcome, fx *Effects) {
 	if refused {
 		for op := range t.tries.All() { // those for whom there was no room
 			if op.since < c.no {
-				t.refuse(op, 0, fx)
+				t.refuse(op, 0, rd)
 			}
 		}
 	}
@@ -77,13 +77,13 @@ func (t *Counter) answered(o *Outcome, fx *Effects) {
 
 // refuse tells one that makes one attempt: there are not so many permits, or the answer is
 // negative, and nobody has said how many there are. Others go on waiting.
-func (t *Counter) refuse(op *Op, answer int64, fx *Effects) {
+func (t *Counter) refuse(op *Op, answer int64, rd *Ready) {
 	switch {
 	case !op.Once || op.ended:
 	case answer < 0:
-		op.end(0, lockerr.ErrNoPermits, fx)
+		op.end(0, lockerr.ErrNoPermits, rd)
 	default:
-		op.end(0, &lockerr.Held{TTL: -1}, fx)
+		op.end(0, &lockerr.Held{TTL: -1}, rd)
 	}
 }
 

@@ -3,56 +3,56 @@ package counter
 import "github.com/pawl-lock/pawl/engine/internal/lockerr"
 
 // StopWaiting fails who waits, and what has not been sent; what gives permits back goes on.
-func (t *Counter) StopWaiting(fx *Effects) { t.GoOn(fx) }
+func (t *Counter) StopWaiting(rd *Ready) { t.GoOn(rd) }
 
 // failNew fails what is not admitted any more when the engine is being closed. While a Shutdown lets
 // work finish, a latch is still counted down: else it would stay closed for all who await it.
-func (t *Counter) failNew(fx *Effects) {
+func (t *Counter) failNew(rd *Ready) {
 	for op := range t.waiters.All() {
-		op.end(0, lockerr.ErrClosed, fx)
+		op.end(0, lockerr.ErrClosed, rd)
 	}
 	for op := range t.tries.All() {
-		op.end(0, lockerr.ErrClosed, fx)
+		op.end(0, lockerr.ErrClosed, rd)
 	}
 	for op := range t.calls.All() {
 		if op.What != Release && !op.taken && (op.What != CountDown || t.Port.Closed()) {
-			op.end(0, lockerr.ErrClosed, fx)
+			op.end(0, lockerr.ErrClosed, rd)
 		}
 	}
 }
 
 // End takes all permits from those who have them, and gives them back.
-func (t *Counter) End(fx *Effects) {
+func (t *Counter) End(rd *Ready) {
 	for p := range t.held.All() {
 		p.revoke()
 	}
-	t.GoOn(fx)
+	t.GoOn(rd)
 }
 
 // Drop ends all that is left: nothing will be sent any more.
-func (t *Counter) Drop(fx *Effects) {
+func (t *Counter) Drop(rd *Ready) {
 	for p := range t.held.All() {
 		p.end(lockerr.ErrClosed)
 		t.Port.Counters().Revoked++
 	}
-	t.drop(fx)
-	t.GoOn(fx)
+	t.drop(rd)
+	t.GoOn(rd)
 }
 
 // drop ends what is queued, and the command: the client is closed.
-func (t *Counter) drop(fx *Effects) {
+func (t *Counter) drop(rd *Ready) {
 	unknown := lockerr.Because(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)
 	if !t.Cmd.doubt {
 		t.dissolve()
 	}
-	t.failTaken(unknown, fx)
+	t.failTaken(unknown, rd)
 	t.clear()
 	for op := range t.calls.All() {
 		if op.What == Release {
-			op.end(0, unknown, fx)
+			op.end(0, unknown, rd)
 		}
 	}
-	t.failNew(fx)
+	t.failNew(rd)
 	if t.holdback != freely { // recovery or a timer finds it over
 		if t.holdback == stalled {
 			t.Port.Unstalled()

@@ -208,7 +208,7 @@ type Outcome struct {
 }
 
 // Replied goes on after the reply of the command that is out, or its failure.
-func (t *Counter) Replied(o *Outcome, fx *Effects) {
+func (t *Counter) Replied(o *Outcome, rd *Ready) {
 	c := &t.Cmd
 	c.out = false
 	if o.Verdict.Heard() && !c.beside {
@@ -219,13 +219,13 @@ func (t *Counter) Replied(o *Outcome, fx *Effects) {
 	}
 	switch v := o.Verdict; {
 	case v == lock.Shut:
-		t.drop(fx)
+		t.drop(rd)
 	case !v.Sent():
-		t.notSent(o, fx)
+		t.notSent(o, rd)
 	case v == lock.Answered && o.Superseded:
-		t.giveUp(nil, fx)
+		t.giveUp(nil, rd)
 	case v == lock.Answered:
-		t.answered(o, fx)
+		t.answered(o, rd)
 	case v == lock.Unknown && c.Number == 0:
 		t.dissolve()
 	case v == lock.Unknown:
@@ -246,9 +246,9 @@ func (t *Counter) Replied(o *Outcome, fx *Effects) {
 		t.pause(why, o.Now, o.Moving)
 	default:
 		t.noteRefusal(o)
-		t.denied(o, fx)
+		t.denied(o, rd)
 	}
-	t.GoOn(fx)
+	t.GoOn(rd)
 }
 
 // noteRefusal notes for Close that permits are not taken back.
@@ -262,7 +262,7 @@ func (t *Counter) noteRefusal(o *Outcome) {
 }
 
 // notSent puts a command back that did not leave this process.
-func (t *Counter) notSent(o *Outcome, fx *Effects) {
+func (t *Counter) notSent(o *Outcome, rd *Ready) {
 	if !t.Cmd.doubt {
 		t.dissolve()
 	}
@@ -271,7 +271,7 @@ func (t *Counter) notSent(o *Outcome, fx *Effects) {
 	case o.Verdict == lock.Full || o.Moving:
 		t.pause(paused, o.Now, false)
 	case t.holdBack(stalled):
-		fx.Stalled = t
+		rd.Stalled = t
 	}
 }
 
@@ -289,28 +289,28 @@ func (t *Counter) doubt(o *Outcome) {
 }
 
 // DoubtOver gives a command up that has been in doubt for too long.
-func (t *Counter) DoubtOver(now clock.Instant, fx *Effects) {
+func (t *Counter) DoubtOver(now clock.Instant, rd *Ready) {
 	if c := &t.Cmd; !c.out && c.tooOld(now) {
-		t.giveUp(t.trouble(), fx)
-		t.GoOn(fx)
+		t.giveUp(t.trouble(), rd)
+		t.GoOn(rd)
 	}
 }
 
 // giveUp tells that nobody knows what became of the command.
-func (t *Counter) giveUp(why error, fx *Effects) {
+func (t *Counter) giveUp(why error, rd *Ready) {
 	is := []error{lockerr.ErrOutcomeUnknown}
 	if why != nil {
 		is = append(is, lockerr.ErrUnavailable, why)
 	}
 	unknown := lockerr.Because(is...)
 	t.Port.Counters().Unknown++
-	t.failTaken(unknown, fx)
+	t.failTaken(unknown, rd)
 	t.clear()
 }
 
 // denied fails a command that the server refuses for good. Who only looks may still be answered, and
 // asks again without the others.
-func (t *Counter) denied(o *Outcome, fx *Effects) {
+func (t *Counter) denied(o *Outcome, rd *Ready) {
 	c, why := &t.Cmd, o.Err
 	if t.looks = c.Number != 0; t.looks {
 		c.Ops = slices.DeleteFunc(c.Ops, func(op *Op) bool {
@@ -320,28 +320,28 @@ func (t *Counter) denied(o *Outcome, fx *Effects) {
 			return op.What == Look
 		})
 	} else if c.Asks {
-		t.tellAwaiting(why, fx)
+		t.tellAwaiting(why, rd)
 	}
 	if c.doubt { // an earlier copy may have been executed
 		why = lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)
 		t.Port.Counters().Unknown++
 	}
-	t.failTaken(why, fx)
+	t.failTaken(why, rd)
 	t.clear()
 }
 
 // failTaken fails the operations of the command.
-func (t *Counter) failTaken(why error, fx *Effects) {
+func (t *Counter) failTaken(why error, rd *Ready) {
 	for _, op := range t.Cmd.Ops {
-		op.fail(why, fx)
+		op.fail(why, rd)
 	}
 }
 
 // tellAwaiting tells those who awaited a latch when the command was made.
-func (t *Counter) tellAwaiting(why error, fx *Effects) {
+func (t *Counter) tellAwaiting(why error, rd *Ready) {
 	for op := range t.waiters.All() {
 		if op.since < t.Cmd.no {
-			op.end(0, why, fx)
+			op.end(0, why, rd)
 		}
 	}
 }

@@ -16,7 +16,7 @@
 //	                                     +--after DoubtFor--> outcome unknown
 //
 // The package is pure, as package lock is: no socket, no goroutine, no lock and no code of a user.
-// A transition is a call under the lock of the name's shard, with an Effects that collects the
+// A transition is a call under the lock of the name's shard, with a Ready that collects the
 // actions for the time after the lock. Timers and the subscription go through a Port.
 //
 // Events, and the methods that are called for them under the shard's lock:

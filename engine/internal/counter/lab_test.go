@@ -95,25 +95,25 @@ func (c *caller) Deliver() { c.l.told = append(c.l.told, c.name) }
 func (c *caller) Ended()   { c.ended = true }
 
 // do makes a transition, and does what it leaves to be done.
-func (l *lab) do(f func(fx *Effects)) {
+func (l *lab) do(f func(rd *Ready)) {
 	l.t.Helper()
-	var fx Effects
-	f(&fx)
-	l.finish(&fx)
+	var rd Ready
+	f(&rd)
+	l.finish(&rd)
 }
 
-func (l *lab) finish(fx *Effects) {
+func (l *lab) finish(rd *Ready) {
 	l.t.Helper()
-	if fx.Send != nil {
+	if rd.Send != nil {
 		l.sent, l.outSince = append(l.sent, l.written()), l.now
 	}
-	if fx.Stalled != nil && !fx.Stalled.Out { // else recovery was told before that nobody wants it
+	if rd.Stalled != nil && !rd.Stalled.Out { // else recovery was told before that nobody wants it
 		if l.stalled {
 			l.t.Fatal("recovery has it twice")
 		}
 		l.stalled = true
 	}
-	fx.Deliver()
+	rd.Deliver()
 }
 
 // written is the command as it is sent: its number, and its operations.
@@ -161,7 +161,7 @@ func (l *lab) ask(name, what string) *caller {
 		letter, c.Once = Acquire, true
 	}
 	c.Init(c, letter, n)
-	l.do(func(fx *Effects) { l.tally.Admit(&c.Op, fx) })
+	l.do(func(rd *Ready) { l.tally.Admit(&c.Op, rd) })
 	return c
 }
 
@@ -181,7 +181,7 @@ func (l *lab) reply(o Outcome) {
 	if o.Now = l.now; o.Sent == 0 {
 		o.Sent = l.now.Add(-time.Millisecond)
 	}
-	l.do(func(fx *Effects) { l.tally.Replied(&o, fx) })
+	l.do(func(rd *Ready) { l.tally.Replied(&o, rd) })
 }
 
 // release gives permits back.
@@ -189,8 +189,8 @@ func (l *lab) release(c *caller) *caller {
 	l.t.Helper()
 	r := &caller{l: l, name: "release of " + c.name}
 	r.Init(r, Release, 0)
-	l.do(func(fx *Effects) {
-		if err := c.permits.Release(&r.Op, fx); err != nil {
+	l.do(func(rd *Ready) {
+		if err := c.permits.Release(&r.Op, rd); err != nil {
 			l.t.Fatal(err)
 		}
 	})
@@ -200,11 +200,11 @@ func (l *lab) release(c *caller) *caller {
 // subscribed confirms what was asked for.
 func (l *lab) subscribed() {
 	l.t.Helper()
-	l.do(func(fx *Effects) { l.tally.Subscribed(true, fx) })
+	l.do(func(rd *Ready) { l.tally.Subscribed(true, rd) })
 }
 
 // announce has a message come that does not say that a latch is open.
-func (l *lab) announce() { l.t.Helper(); l.do(func(fx *Effects) { l.tally.Announced(false, fx) }) }
+func (l *lab) announce() { l.t.Helper(); l.do(func(rd *Ready) { l.tally.Announced(false, rd) }) }
 
 func (l *lab) resume() {
 	l.t.Helper()

@@ -211,7 +211,7 @@ func (h *history) pass(d time.Duration) {
 			h.watch(func() { h.do(h.tally.PauseOver) })
 		case h.doubts != 0 && h.doubts <= h.now:
 			h.doubts = 0
-			h.watch(func() { h.do(func(fx *Effects) { h.tally.DoubtOver(h.now, fx) }) })
+			h.watch(func() { h.do(func(rd *Ready) { h.tally.DoubtOver(h.now, rd) }) })
 		case h.tally.Cmd.out && h.outSince.Add(unreadFor) <= h.now:
 			h.cmd = h.written()
 			h.failed(lock.Unknown)
@@ -253,7 +253,7 @@ func (h *history) step() {
 	case what == 5 && h.rings != 0 && h.random.IntN(4) == 0:
 		h.watch(h.ring)
 	case what == 6 && h.listens:
-		events := []func(){h.subscribed, h.announce, func() { h.do(h.tally.Cut) }, func() { h.do(func(fx *Effects) { h.tally.Forbidden(errLab, fx) }) }}
+		events := []func(){h.subscribed, h.announce, func() { h.do(h.tally.Cut) }, func() { h.do(func(rd *Ready) { h.tally.Forbidden(errLab, rd) }) }}
 		h.watch(events[h.random.IntN(len(events))])
 	case what == 7 || what == 8:
 		h.call()
@@ -283,7 +283,7 @@ func (h *history) call() {
 		}
 	case c.settled == 0:
 		if h.calm && c.waits() || h.random.IntN(4) == 0 {
-			h.watch(func() { h.do(func(fx *Effects) { c.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) }) })
+			h.watch(func() { h.do(func(rd *Ready) { c.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) }) })
 		}
 	default:
 		h.asked = append(h.asked[:i], h.asked[i+1:]...)

@@ -84,21 +84,21 @@ func (op *Op) list() *waitq.List[*Op] {
 }
 
 // end takes the op out of everything but its command, and tells its caller.
-func (op *Op) end(answer int64, why error, fx *Effects) {
+func (op *Op) end(answer int64, why error, rd *Ready) {
 	op.list().Remove(&op.place)
 	op.ended = true
-	op.tell(answer, why, fx)
+	op.tell(answer, why, rd)
 }
 
 // fail ends the op without an answer, unless it has ended.
-func (op *Op) fail(why error, fx *Effects) {
+func (op *Op) fail(why error, rd *Ready) {
 	if !op.ended {
-		op.end(0, why, fx)
+		op.end(0, why, rd)
 	}
 }
 
-// tell gives the caller its verdict; the result follows by Effects.
-func (op *Op) tell(answer int64, why error, fx *Effects) {
+// tell gives the caller its verdict; the result follows by Ready.
+func (op *Op) tell(answer int64, why error, rd *Ready) {
 	if op.port == nil {
 		return
 	}
@@ -108,26 +108,26 @@ func (op *Op) tell(answer int64, why error, fx *Effects) {
 		n.NotAcquired++
 	}
 	op.port.Settled(answer, why)
-	fx.told = append(fx.told, op.port)
+	rd.completed = append(rd.completed, op.port)
 	op.port = nil
 }
 
 // Cancel gives up an op that has been admitted, and has not ended. The server may have it:
 // then it is unknown what becomes of it, but for an acquire, which is given back. A release
 // is not given up, and goes on.
-func (op *Op) Cancel(s lockerr.Stop, fx *Effects) {
+func (op *Op) Cancel(s lockerr.Stop, rd *Ready) {
 	t := op.tally
 	first := op.waits() && t.First() == op
 	why := t.gaveUp(op, s)
 	if op.What == Release {
-		op.tell(0, why, fx)
+		op.tell(0, why, rd)
 	} else {
-		op.end(0, why, fx)
+		op.end(0, why, rd)
 	}
 	if first {
 		t.nextFirst()
 	}
-	t.GoOn(fx)
+	t.GoOn(rd)
 }
 
 // gaveUp is the reason of one that is given up: what ended it, and what stood in its way.

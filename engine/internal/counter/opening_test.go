@@ -3,7 +3,7 @@ package counter
 import "testing"
 
 // open has a message come that says that the latch has opened. A look finds it closed again.
-func (l *lab) open() { l.t.Helper(); l.do(func(fx *Effects) { l.tally.Announced(true, fx) }) }
+func (l *lab) open() { l.t.Helper(); l.do(func(rd *Ready) { l.tally.Announced(true, rd) }) }
 
 // looked answers a look, if one is out: the latch is closed.
 func (l *lab) looked() {
@@ -96,7 +96,7 @@ func TestAnOpeningAfterALostConnectionIsTold(t *testing.T) {
 	l.resume()
 	l.looked()
 	l.awaits("c")
-	l.do(func(fx *Effects) { l.tally.Subscribed(false, fx) }) // the former
+	l.do(func(rd *Ready) { l.tally.Subscribed(false, rd) }) // the former
 	l.looked()
 	l.open()
 	l.looked()

@@ -22,7 +22,7 @@ func (p *Permits) Err() error { return p.why }
 func (p *Permits) Tally() *Counter { return p.tally }
 
 // grant ends an acquire with permits.
-func (op *Op) grant(fx *Effects) {
+func (op *Op) grant(rd *Ready) {
 	t := op.tally
 	p := op.port.Granted()
 	p.tally, p.N, p.place.Value = t, op.N, p
@@ -30,11 +30,11 @@ func (op *Op) grant(fx *Effects) {
 	n := t.Port.Counters()
 	n.Acquired++
 	n.Held++
-	op.end(op.N, nil, fx)
+	op.end(op.N, nil, rd)
 }
 
 // Release gives the permits back, once. The verdict of that comes to the op.
-func (p *Permits) Release(op *Op, fx *Effects) error {
+func (p *Permits) Release(op *Op, rd *Ready) error {
 	switch {
 	case p.why == lockerr.ErrReleased:
 		return lockerr.ErrNotHeld
@@ -44,7 +44,7 @@ func (p *Permits) Release(op *Op, fx *Effects) error {
 	p.end(lockerr.ErrReleased)
 	p.tally.Port.Counters().Released++
 	op.N = p.N
-	p.tally.Admit(op, fx)
+	p.tally.Admit(op, rd)
 	return nil
 }
 

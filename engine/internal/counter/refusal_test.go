@@ -12,7 +12,7 @@ var late = lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}
 
 func (l *lab) giveUp(c *caller) {
 	l.t.Helper()
-	l.do(func(fx *Effects) { c.Cancel(late, fx) })
+	l.do(func(rd *Ready) { c.Cancel(late, rd) })
 }
 
 // The server answers looks, and refuses the rest: who wanted that is told the refusal.

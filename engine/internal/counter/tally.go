@@ -71,24 +71,24 @@ const (
 	looking          // the same, but it may answer who only looks
 )
 
-// Effects are what a transition leaves to be done once the shard's lock is released: sending
+// Ready are what a transition leaves to be done once the shard's lock is released: sending
 // the command or handing the name to recovery, then telling callers.
-type Effects struct {
+type Ready struct {
 	Send    *Counter // whose Cmd is to be sent
 	Stalled *Counter // for the recovery queue
 
-	told []OpPort // in order
+	completed []OpPort // in order
 }
 
 // Deliver tells the callers. No lock is held.
-func (fx *Effects) Deliver() {
-	for _, p := range fx.told {
+func (rd *Ready) Deliver() {
+	for _, p := range rd.completed {
 		p.Deliver()
 	}
 }
 
 // Admit takes an op, and sends what can be sent.
-func (t *Counter) Admit(op *Op, fx *Effects) {
+func (t *Counter) Admit(op *Op, rd *Ready) {
 	op.tally, op.since = t, t.sent
 	t.Port.Counters().Pending++
 	if op.waits() {
@@ -99,7 +99,7 @@ func (t *Counter) Admit(op *Op, fx *Effects) {
 		op.no = t.came
 	}
 	op.list().PushBack(&op.place)
-	t.GoOn(fx)
+	t.GoOn(rd)
 	if op.waits() && t.wait.Listening() {
 		t.listen() // for this one, too
 	}
@@ -121,30 +121,30 @@ func (t *Counter) InUse() bool {
 
 // GoOn chooses the next command, if none is out, and lets go of what is not needed any more.
 // It ends a transition.
-func (t *Counter) GoOn(fx *Effects) {
+func (t *Counter) GoOn(rd *Ready) {
 	if t.Port.Closing() {
-		t.failNew(fx)
+		t.failNew(rd)
 	}
 	if t.waiters.Len() == 0 { // then nobody skips a turn
 		t.turnEnds, t.skips = 0, false
 	}
-	t.next(fx)
+	t.next(rd)
 	t.settled()
 }
 
-func (t *Counter) next(fx *Effects) {
+func (t *Counter) next(rd *Ready) {
 	c := &t.Cmd
 	if c.out || t.holdback == stalled || t.holdback == paused {
 		return
 	}
 	if c.tooOld(t.Port.Now()) {
-		t.giveUp(nil, fx)
+		t.giveUp(nil, rd)
 	}
 	if !c.doubt && !t.choose() {
 		return
 	}
 	c.out = true
-	fx.Send = t
+	rd.Send = t
 }
 
 // settled lets go of what is not needed any more: the subscription, if nobody waits, and the
@@ -200,18 +200,18 @@ func (t *Counter) holdBack(why holdback) bool {
 }
 
 // PauseOver ends a pause.
-func (t *Counter) PauseOver(fx *Effects) {
+func (t *Counter) PauseOver(rd *Ready) {
 	if t.pausing() {
 		t.holdback = freely
-		t.GoOn(fx)
+		t.GoOn(rd)
 	}
 }
 
 // Resume goes on with a name that recovery lists.
-func (t *Counter) Resume(fx *Effects) {
+func (t *Counter) Resume(rd *Ready) {
 	if t.holdback == stalled {
 		t.holdback = freely
-		t.GoOn(fx)
+		t.GoOn(rd)
 	}
 }
 

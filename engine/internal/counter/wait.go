@@ -48,12 +48,12 @@ func (t *Counter) listen() {
 // A message may have been published before somebody began to wait, and be under way still. So it is
 // for those only whose own request for the channel was confirmed: what comes after the confirmation
 // was published after that.
-func (t *Counter) opened(fx *Effects) {
+func (t *Counter) opened(rd *Ready) {
 	for op := range t.waiters.All() {
 		if op.no > t.heard {
 			return
 		}
-		op.end(0, nil, fx)
+		op.end(0, nil, rd)
 	}
 }
 
@@ -96,7 +96,7 @@ func (t *Counter) nextFirst() {
 
 // Rang is called by the alarm: the sleep is over, or the turn that was skipped, or the
 // lingering.
-func (t *Counter) Rang(fx *Effects) {
+func (t *Counter) Rang(rd *Ready) {
 	switch {
 	case t.Out:
 	case t.linger:
@@ -104,62 +104,62 @@ func (t *Counter) Rang(fx *Effects) {
 		t.settled()
 	default:
 		t.skips = false
-		t.act(t.wait.Alarm(), fx)
+		t.act(t.wait.Alarm(), rd)
 	}
 }
 
 // Subscribed is called when the server has confirmed the subscription. latest: the latest request
 // for it, by Listen.
-func (t *Counter) Subscribed(latest bool, fx *Effects) {
+func (t *Counter) Subscribed(latest bool, rd *Ready) {
 	if !t.wait.Listening() {
 		return
 	}
 	if latest {
 		t.heard = t.asked
 	}
-	t.act(t.wait.Confirmed(), fx) // perhaps by another node, and a message was missed
+	t.act(t.wait.Confirmed(), rd) // perhaps by another node, and a message was missed
 	if t.wait.Listening() {
 		t.listen() // for those who came meanwhile
 	}
 }
 
 // Announced is called when a message has come over the channel. zero: a latch has opened.
-func (t *Counter) Announced(zero bool, fx *Effects) {
+func (t *Counter) Announced(zero bool, rd *Ready) {
 	if !t.wait.Listening() {
 		return
 	}
 	if zero && t.Kind == Latch {
-		t.opened(fx)
+		t.opened(rd)
 	}
-	t.act(t.wait.Message(), fx)
+	t.act(t.wait.Message(), rd)
 }
 
 // Cut is called when the connection of the channel was lost.
-func (t *Counter) Cut(fx *Effects) {
+func (t *Counter) Cut(rd *Ready) {
 	if t.wait.Listening() {
-		t.act(t.wait.Disconnected(), fx)
+		t.act(t.wait.Disconnected(), rd)
 	}
 }
 
 // Forbidden is called when the server does not let this user listen: all who wait fail.
-func (t *Counter) Forbidden(why error, fx *Effects) {
+func (t *Counter) Forbidden(why error, rd *Ready) {
 	if !t.wait.Listening() {
 		return
 	}
 	t.unlisten()
 	for op := range t.waiters.All() {
-		op.end(0, why, fx)
+		op.end(0, why, rd)
 	}
-	t.GoOn(fx)
+	t.GoOn(rd)
 }
 
 // act does what the wait says: after a lost connection many names try, so that is paced.
-func (t *Counter) act(a waitq.Action, fx *Effects) {
+func (t *Counter) act(a waitq.Action, rd *Ready) {
 	if a == waitq.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 {
 		t.lookNoMore() // the end of the pause paces it, too
 		if t.holdBack(stalled) {
-			fx.Stalled = t
+			rd.Stalled = t
 		}
 	}
-	t.GoOn(fx)
+	t.GoOn(rd)
 }

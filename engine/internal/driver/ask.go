@@ -49,13 +49,13 @@ func (a *Ask) Outage(route uint64, d time.Duration) error {
 }
 
 // Admit asks, unless the engine is being closed. The caller holds the lock.
-func (a *Ask) Admit(k CountKey, route uint64, fx *counter.Effects) {
-	a.Shard.Count(k, route).Admit(&a.Op, fx)
+func (a *Ask) Admit(k CountKey, route uint64, rd *counter.Ready) {
+	a.Shard.Count(k, route).Admit(&a.Op, rd)
 }
 
 // Cancel gives the ask up unless its caller has been told; it reports whether it did.
 func (a *Ask) Cancel(s lockerr.Stop) bool {
-	var fx counter.Effects
+	var rd counter.Ready
 	a.Shard.Lock()
 	told := a.Told()
 	switch {
@@ -64,10 +64,10 @@ func (a *Ask) Cancel(s lockerr.Stop) bool {
 		a.Drop()
 		a.Settled(0, s.Unasked())
 	default:
-		a.Op.Cancel(s, &fx)
+		a.Op.Cancel(s, &rd)
 	}
 	a.Shard.Unlock()
-	a.Shard.Table.RunCount(&fx)
+	a.Shard.Table.ApplyCount(&rd)
 	return !told
 }
 

@@ -44,10 +44,10 @@ func (t *Table) EndHolds() {
 
 // LoseHolds ends the holds of a name, for that reason, and returns how many there were: a test does.
 func (t *Table) LoseHolds(name string, why lock.Loss) (n int) {
-	t.Each(func(r *lock.Entry, fx *lock.Effects) {
+	t.Each(func(r *lock.Entry, rd *lock.Ready) {
 		if r.Name == name && r.View().Hold {
 			n++
-			r.LoseHold(why, fx)
+			r.LoseHold(why, rd)
 		}
 	})
 	return n
@@ -130,20 +130,20 @@ func (t *Table) Entries() (n int) {
 
 // Each visits all entries, under their shard's lock, and does what the visits
 // leave to be done.
-func (t *Table) Each(visit func(r *lock.Entry, fx *lock.Effects)) {
+func (t *Table) Each(visit func(r *lock.Entry, rd *lock.Ready)) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
 		all := s.All()
 		s.mu.Unlock()
 		for _, r := range all {
-			var fx lock.Effects
+			var rd lock.Ready
 			s.mu.Lock()
 			if !r.Out {
-				visit(r, &fx)
+				visit(r, &rd)
 			}
 			s.mu.Unlock()
-			t.Run(&fx)
+			t.Apply(&rd)
 		}
 	}
 }

@@ -145,12 +145,12 @@ func (c *command) Complete(reply resp.Reply) {
 	if o.Now == 0 {
 		o.Now = sh.Now()
 	}
-	var fx lock.Effects
+	var rd lock.Ready
 	sh.mu.Lock()
-	done := r.Replied(&o, &fx)
+	done := r.Replied(&o, &rd)
 	sh.mu.Unlock()
 	if done.Paced != nil {
 		sh.Table.Recovery.Answered(done.Paced, o.Verdict.Heard())
 	}
-	sh.Table.Run(&fx)
+	sh.Table.Apply(&rd)
 }

@@ -27,9 +27,9 @@ func (d *compensation) Over()                   { d.sh.Table.Timers.Cancel(&d.ti
 
 // Fire implements wheel.Task.
 func (d *compensation) Fire(_ *wheel.Timer, now clock.Instant) {
-	var fx lock.Effects
+	var rd lock.Ready
 	d.sh.mu.Lock()
-	d.Fired(now, &fx)
+	d.Fired(now, &rd)
 	d.sh.mu.Unlock()
-	d.sh.Table.Run(&fx)
+	d.sh.Table.Apply(&rd)
 }

@@ -151,38 +151,38 @@ func (t *Table) Counted() (all counter.Counters) {
 // countOf is the state that a tally belongs to.
 func countOf(t *counter.Counter) *Count { return t.Port.(*Count) }
 
-// RunCount does what a transition of a count has left to be done. The caller holds no lock.
-func (t *Table) RunCount(fx *counter.Effects) {
-	if fx.Send != nil {
-		c := countOf(fx.Send)
+// ApplyCount does what a transition of a count has left to be done. The caller holds no lock.
+func (t *Table) ApplyCount(rd *counter.Ready) {
+	if rd.Send != nil {
+		c := countOf(rd.Send)
 		t.Client.Submit(c.route, (*countCommand)(c))
 	}
-	if fx.Stalled != nil {
-		t.Recovery.Add((*stalledCount)(countOf(fx.Stalled)))
+	if rd.Stalled != nil {
+		t.Recovery.Add((*stalledCount)(countOf(rd.Stalled)))
 	}
-	fx.Deliver()
+	rd.Deliver()
 }
 
 // transition makes a transition of the count, under the lock, and does what it leaves to be done.
-func (c *Count) transition(do func(fx *counter.Effects)) {
-	var fx counter.Effects
+func (c *Count) transition(do func(rd *counter.Ready)) {
+	var rd counter.Ready
 	c.sh.mu.Lock()
 	if !c.Out {
-		do(&fx)
+		do(&rd)
 	}
 	c.sh.mu.Unlock()
-	c.sh.Table.RunCount(&fx)
+	c.sh.Table.ApplyCount(&rd)
 }
 
 // eachCount visits all counts, as Each does entries.
-func (t *Table) eachCount(visit func(c *counter.Counter, fx *counter.Effects)) {
+func (t *Table) eachCount(visit func(c *counter.Counter, rd *counter.Ready)) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
 		all := s.Counts()
 		s.mu.Unlock()
 		for _, c := range all {
-			c.transition(func(fx *counter.Effects) { visit(&c.Counter, fx) })
+			c.transition(func(rd *counter.Ready) { visit(&c.Counter, rd) })
 		}
 	}
 }
@@ -260,14 +260,14 @@ func (c *Count) Idle() {
 
 // Fire implements wheel.Task.
 func (c *Count) Fire(timer *wheel.Timer, now clock.Instant) {
-	c.transition(func(fx *counter.Effects) {
+	c.transition(func(rd *counter.Ready) {
 		switch timer {
 		case &c.alarm:
-			c.Rang(fx)
+			c.Rang(rd)
 		case &c.pause:
-			c.PauseOver(fx)
+			c.PauseOver(rd)
 		case &c.doubt:
-			c.DoubtOver(now, fx)
+			c.DoubtOver(now, rd)
 		}
 	})
 }
@@ -276,20 +276,20 @@ func (c *Count) Fire(timer *wheel.Timer, now clock.Instant) {
 func (e *ear) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) {
 	defer invariants.FailStop()
 	c := e.c
-	c.transition(func(fx *counter.Effects) {
+	c.transition(func(rd *counter.Ready) {
 		switch {
 		case c.ear != e && c.former != e:
 		case ev == resp.Subscribed:
 			if c.ear == e {
 				c.hearNoMore(&c.former)
 			}
-			c.Subscribed(c.ear == e, fx)
+			c.Subscribed(c.ear == e, rd)
 		case ev == resp.Message:
-			c.Announced(string(message) == "0", fx)
+			c.Announced(string(message) == "0", rd)
 		case ev == resp.Disconnected:
-			c.Cut(fx)
+			c.Cut(rd)
 		case ev == resp.Refused:
-			c.Forbidden(err, fx)
+			c.Forbidden(err, rd)
 		}
 	})
 }
@@ -309,9 +309,9 @@ func (s *stalledCount) Stalled() (urgent bool, route uint64) {
 
 func (s *stalledCount) GoOn(by *lock.Pace) recovery.Went {
 	c, sends := s.count(), false
-	c.transition(func(fx *counter.Effects) {
-		c.Resume(fx)
-		if sends = fx.Send != nil; sends {
+	c.transition(func(rd *counter.Ready) {
+		c.Resume(rd)
+		if sends = rd.Send != nil; sends {
 			c.paced = by
 		}
 	})

@@ -55,16 +55,16 @@ func (c *countCommand) Complete(reply resp.Reply) {
 	if o.Now == 0 {
 		o.Now = n.Now()
 	}
-	var fx counter.Effects
+	var rd counter.Ready
 	n.sh.mu.Lock()
 	paced := n.paced
 	n.paced = nil
-	n.Replied(&o, &fx)
+	n.Replied(&o, &rd)
 	n.sh.mu.Unlock()
 	if paced != nil {
 		n.sh.Table.Recovery.Answered(paced, o.Verdict.Heard())
 	}
-	n.sh.Table.RunCount(&fx)
+	n.sh.Table.ApplyCount(&rd)
 }
 
 // readCount reads the reply of a command.

@@ -1,7 +1,7 @@
 // Package driver drives the entries of an engine's names (see package lock): it has the
 // shards and their locks, sends the commands and reads the replies, sets the timers and subscribes
 // to the channels. Every event becomes one transition under one shard's lock; its effects follow
-// after the lock (see Table.Run).
+// after the lock (see Table.Apply).
 //
 // A Grant has the place among the renewals, which it keeps when it is handed over. A Holding
 // is one hold of it, and has the timer of its own end.

@@ -63,11 +63,11 @@ func (h *Holding) ExtendBy(ctx context.Context, d time.Duration) error {
 // StartExtend has x sent. If another is ahead of it, which is returned, x must be started
 // again when that one is done.
 func (h *Holding) StartExtend(x *Extension) (ahead *Extension, err error) {
-	var fx lock.Effects
+	var rd lock.Ready
 	h.Shard().Lock()
-	first, err := h.Extend(&x.Extend, &fx)
+	first, err := h.Extend(&x.Extend, &rd)
 	h.Shard().Unlock()
-	h.Shard().Table.RunForUser(&fx)
+	h.Shard().Table.ApplyForUser(&rd)
 	if first != nil {
 		ahead = first.Port.(*Extension)
 	}

@@ -36,28 +36,28 @@ func (s *subject) Kind() kind.Renewal { return kind.Kind(s.grant().Kind).Renewal
 // Renewal implements watchdog.Subject.
 func (s *subject) Renewal(now clock.Instant) (script.Renewal, bool) {
 	t, sh := s.grant(), s.shard()
-	var fx lock.Effects
+	var rd lock.Ready
 	sh.Lock()
-	lease, ok := t.Grant.Renewal(now, &fx)
+	lease, ok := t.Grant.Renewal(now, &rd)
 	var call script.Renewal
 	if ok {
 		call = script.Renewal{Key: t.Entry.Name, Owner: OwnerOf(t.Entry, t.Grant.Kind, t.ID), Lease: lease}
 	}
 	sh.Unlock()
-	sh.Table.Run(&fx)
+	sh.Table.Apply(&rd)
 	return call, ok
 }
 
 // Renewed implements watchdog.Subject.
 func (s *subject) Renewed(sent, now clock.Instant, lease time.Duration, acked int) {
 	t, sh := s.grant(), s.shard()
-	var fx lock.Effects
+	var rd lock.Ready
 	sh.Lock()
-	if t.Grant.Renewed(sent, now, lease, acked, &fx) {
+	if t.Grant.Renewed(sent, now, lease, acked, &rd) {
 		t.Each(func(h *lock.Hold) { h.Port.(Hold).Confirmed() })
 	}
 	sh.Unlock()
-	sh.Table.Run(&fx)
+	sh.Table.Apply(&rd)
 }
 
 // Gone implements watchdog.Subject.
@@ -67,9 +67,9 @@ func (s *subject) Gone(code int64) {
 		why = lock.TakenOnServer
 	}
 	t, sh := s.grant(), s.shard()
-	var fx lock.Effects
+	var rd lock.Ready
 	sh.Lock()
-	t.Grant.Gone(why, &fx)
+	t.Grant.Gone(why, &rd)
 	sh.Unlock()
-	sh.Table.Run(&fx)
+	sh.Table.Apply(&rd)
 }

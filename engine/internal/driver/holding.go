@@ -55,11 +55,11 @@ func (h *Holding) Look() error {
 	if h.InTime() {
 		return nil
 	}
-	var fx lock.Effects
+	var rd lock.Ready
 	h.Shard().Lock()
-	err := h.Check(h.Shard().Now(), &fx)
+	err := h.Check(h.Shard().Now(), &rd)
 	h.Shard().Unlock()
-	h.Shard().Table.Run(&fx)
+	h.Shard().Table.Apply(&rd)
 	return err
 }
 
@@ -107,11 +107,11 @@ func (t *holdTimer) Fire(_ *wheel.Timer, now clock.Instant) { t.h.Wake(now) }
 
 // Wake is called at the instant of WakeAt.
 func (h *Holding) Wake(now clock.Instant) {
-	var fx lock.Effects
+	var rd lock.Ready
 	h.Shard().Lock()
-	h.Fired(now, &fx)
+	h.Fired(now, &rd)
 	h.Shard().Unlock()
-	h.Shard().Table.Run(&fx)
+	h.Shard().Table.Apply(&rd)
 }
 
 // Subject is its grant as the renewer sees it.

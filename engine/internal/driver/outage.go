@@ -196,8 +196,8 @@ func (x *away) end(why error) {
 		x.sh.Unlock()
 		return
 	}
-	var fx lock.Effects
-	a.Cancel(lockerr.Stop{Away: why, Late: true}, &fx)
+	var rd lock.Ready
+	a.Cancel(lockerr.Stop{Away: why, Late: true}, &rd)
 	x.sh.Unlock()
-	x.sh.Table.Run(&fx)
+	x.sh.Table.Apply(&rd)
 }

@@ -48,13 +48,13 @@ func (s *stalled) Stalled() (urgent bool, route uint64) {
 
 func (s *stalled) GoOn(by *lock.Pace) recovery.Went {
 	r := s.machine()
-	var fx lock.Effects
+	var rd lock.Ready
 	sh := ShardOf(r)
 	sh.Lock()
-	r.Resume(by, &fx)
+	r.Resume(by, &rd)
 	sh.Unlock()
-	sh.Table.Run(&fx)
-	if fx.Send == nil {
+	sh.Table.Apply(&rd)
+	if rd.Send == nil {
 		return recovery.NothingToSend
 	}
 	sh.Lock()

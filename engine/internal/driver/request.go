@@ -53,8 +53,8 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 		d.sh.Unlock()
 		return
 	}
-	var fx lock.Effects
-	a.Cancel(lockerr.Stop{Cause: d.cause, Late: true}, &fx)
+	var rd lock.Ready
+	a.Cancel(lockerr.Stop{Cause: d.cause, Late: true}, &rd)
 	d.sh.Unlock()
-	d.sh.Table.Run(&fx)
+	d.sh.Table.Apply(&rd)
 }

@@ -18,7 +18,7 @@ import (
 
 // A Shard is one lock and what it guards: its entries, and everything that belongs to
 // them (requests, holdings, waits, compensations). Every transition of an entry happens
-// under its shard's lock. Commands are sent and users are told after it (see Table.Run).
+// under its shard's lock. Commands are sent and users are told after it (see Table.Apply).
 //
 // It is the lock.Port of its entries.
 type Shard struct {

@@ -48,11 +48,11 @@ func (w *waiting) Unlisten() { ShardOf(w.Entry()).Table.Client.Unsubscribe(&w.ch
 // Fire implements wheel.Task: the alarm.
 func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
 	sh := ShardOf(w.Entry())
-	var fx lock.Effects
+	var rd lock.Ready
 	sh.mu.Lock()
-	w.Rang(&fx)
+	w.Rang(&rd)
 	sh.mu.Unlock()
-	sh.Table.Run(&fx)
+	sh.Table.Apply(&rd)
 }
 
 // ChannelEvent implements resp.ChannelHandler.
@@ -62,20 +62,20 @@ func (w *waiting) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) 
 		return
 	}
 	sh := ShardOf(w.Entry())
-	var fx lock.Effects
+	var rd lock.Ready
 	sh.mu.Lock()
 	switch ev {
 	case resp.Subscribed:
-		w.Subscribed(&fx)
+		w.Subscribed(&rd)
 	case resp.Message:
-		w.Announced(&fx)
+		w.Announced(&rd)
 	case resp.Disconnected:
-		w.Cut(&fx)
+		w.Cut(&rd)
 	case resp.Refused:
-		w.Forbidden(w.channel.Name(), err, &fx)
+		w.Forbidden(w.channel.Name(), err, &rd)
 	}
 	sh.mu.Unlock()
-	sh.Table.Run(&fx)
+	sh.Table.Apply(&rd)
 }
 
 // pauseTimer ends a pause of an entry.
@@ -87,9 +87,9 @@ type pauseTimer struct {
 
 // Fire implements wheel.Task.
 func (p *pauseTimer) Fire(*wheel.Timer, clock.Instant) {
-	var fx lock.Effects
+	var rd lock.Ready
 	p.sh.mu.Lock()
-	p.res.PauseOver(&fx)
+	p.res.PauseOver(&rd)
 	p.sh.mu.Unlock()
-	p.sh.Table.Run(&fx)
+	p.sh.Table.Apply(&rd)
 }

@@ -6,11 +6,11 @@ import (
 )
 
 // Admit takes a request for the name, and chooses what is to be sent.
-func (r *Entry) Admit(a *Request, fx *Effects) {
+func (r *Entry) Admit(a *Request, rd *Ready) {
 	r.Port.Counters().Pending++
 	a.res = r
-	r.admit(a, fx)
-	r.next(fx)
+	r.admit(a, rd)
+	r.next(rd)
 	if r.Cmd.req == a { // otherwise the command in flight is another's, and the lane may be reading it
 		r.Cmd.Born = a.Async && !a.Patient
 	}
@@ -19,28 +19,28 @@ func (r *Entry) Admit(a *Request, fx *Effects) {
 		// the durable commands that are queued before its own.
 		a.giveUpAt(r.Port.Now().Add(r.Port.Config().Patience(a.Want)))
 	}
-	r.letForward(fx)
+	r.letForward(rd)
 	r.settled()
 }
 
 // Refuse ends a request for the name that is not admitted.
-func (r *Entry) Refuse(a *Request, why error, fx *Effects) {
+func (r *Entry) Refuse(a *Request, why error, rd *Ready) {
 	r.Port.Counters().Pending++
 	a.res = r
-	a.fail(why, fx)
+	a.fail(why, rd)
 	r.settled()
 }
 
 // admit queues a: under the hold that it re-enters, among the attempts of TryLock, or
 // among the waiters.
-func (r *Entry) admit(a *Request, fx *Effects) {
+func (r *Entry) admit(a *Request, rd *Ready) {
 	if r.hold != nil {
 		// What refuses a, or what a re-enters, must be a hold that is one still: after a
 		// suspend, say, no timer may have run.
-		r.hold.innermost().check(r.Port.Now(), fx)
+		r.hold.innermost().check(r.Port.Now(), rd)
 	}
 	if a.Parent != nil { // one of several may be another than that
-		a.Parent.innermost().check(r.Port.Now(), fx)
+		a.Parent.innermost().check(r.Port.Now(), rd)
 	}
 	if h := a.Parent; h != nil {
 		// The hold may have ended since the context was looked at. Then a does not
@@ -48,16 +48,16 @@ func (r *Entry) admit(a *Request, fx *Effects) {
 		if h = h.InnermostLive(); h != nil {
 			a.Parent = h
 			if err := a.settleReplicas(); err != nil {
-				a.fail(err, fx)
+				a.fail(err, rd)
 				return
 			}
 			if a.Once && (h.reentered() || h.lockWaits()) {
-				a.refuseLocal(h, fx)
+				a.refuseLocal(h, rd)
 				return
 			}
 			h.more().children.PushBack(&a.place)
 			if h.joint {
-				h.reenterHere(fx)
+				h.reenterHere(rd)
 			}
 			return
 		}
@@ -70,7 +70,7 @@ func (r *Entry) admit(a *Request, fx *Effects) {
 			holder = w.timely()
 		}
 		if holder != nil && holder.state == live {
-			a.refuseLocal(holder, fx)
+			a.refuseLocal(holder, rd)
 			return
 		}
 		if r.tries == nil {
@@ -89,7 +89,7 @@ func (r *Entry) admit(a *Request, fx *Effects) {
 
 // acquireReplied goes on after the reply of an acquire, or after its connection
 // died.
-func (r *Entry) acquireReplied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 	a := c.req // nil: an orphan
 	if a != nil {
 		a.trying = false
@@ -107,14 +107,14 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 			switch {
 			case a == nil:
 			case a.Once && !a.rare.Quorum && c.hold.state == live:
-				a.fail(r.Port.LossError(c.hold.Kind, c.hold.Name, GoneOnServer), fx)
+				a.fail(r.Port.LossError(c.hold.Kind, c.hold.Name, GoneOnServer), rd)
 			default: // it asks as any other: one server's loss is not that of a RedLock
 				a.rare.Beside = nil
 			}
 			return
 		case Taken:
 		default:
-			r.granted(c, o, fx)
+			r.granted(c, o, rd)
 			return
 		}
 		a.keepsPlace(c)
@@ -129,26 +129,26 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 			}
 		}
 		if a != nil && a.Once {
-			a.fail(o.taken(), fx)
+			a.fail(o.taken(), rd)
 		}
 	case Unknown:
 		// The server may have granted it, or may yet: its owner is in doubt.
 		r.compensateAcquire(c, inDoubt, o)
-		a.unanswered(o, fx)
+		a.unanswered(o, rd)
 	case Busy:
 		if o.Begun && !a.keepsPlace(c) {
 			r.compensateAcquire(c, certain, o)
 		}
-		a.unanswered(o, fx)
+		a.unanswered(o, rd)
 	case WrongType:
 		if a != nil {
-			a.fail(lockerr.Because(lockerr.ErrWrongType, o.Err), fx)
+			a.fail(lockerr.Because(lockerr.ErrWrongType, o.Err), rd)
 		}
 	case Denied:
 		// An error from inside the script does not say what was written before it.
 		r.compensateAcquire(c, certain, o)
 		if a != nil {
-			a.fail(o.Err, fx)
+			a.fail(o.Err, rd)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 // unanswered is called when the server has not said who has the lock: there was no answer, or it
 // refuses for now. That is not the answer that a TryLock is for, so it tries again, for as long as
 // a connection may be silent. a is nil if nobody wants it any more.
-func (a *Request) unanswered(o *Outcome, fx *Effects) {
+func (a *Request) unanswered(o *Outcome, rd *Ready) {
 	if a == nil || !a.Once {
 		return
 	}
@@ -166,7 +166,7 @@ func (a *Request) unanswered(o *Outcome, fx *Effects) {
 	}
 	end := sent.Add(a.res.Port.Config().Patience(a.Want))
 	if a.rare != nil && a.rare.Hasty || end <= o.Now {
-		a.fail(lockerr.Because(lockerr.ErrUnavailable, o.Err), fx)
+		a.fail(lockerr.Because(lockerr.ErrUnavailable, o.Err), rd)
 		return
 	}
 	a.giveUpAt(end)
@@ -184,7 +184,7 @@ const MaxLate = 3
 
 // granted makes a hold of a grant, unless nobody wants it any more or its time is
 // over already: then it is given back.
-func (r *Entry) granted(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 	a := c.req
 	if a == nil {
 		r.compensateAcquire(c, certain, o)
@@ -193,13 +193,13 @@ func (r *Entry) granted(c *Command, o *Outcome, fx *Effects) {
 	if o.missing() {
 		// The primary has it, and perhaps a replica that will be promoted.
 		r.compensateAcquire(c, certain, o)
-		a.unacked(o, fx)
+		a.unacked(o, rd)
 		return
 	}
 	h := r.newHold(a, c.ID, o)
 	if h.Until() <= o.Now || r.Port.Closing() {
 		r.compensateAcquire(c, certain, o)
-		r.lateGrant(a, o, fx)
+		r.lateGrant(a, o, rd)
 		return
 	}
 	r.tried = Here
@@ -217,39 +217,39 @@ func (r *Entry) granted(c *Command, o *Outcome, fx *Effects) {
 		r.Port.Counters().HandedOver++
 	}
 	h.begin(a, o.Now)
-	a.grant(h, fx)
+	a.grant(h, rd)
 	if h.handOvers == 0 { // else it is the same turn
 		r.beginTurn(o.Now)
 	}
 	if h.Entry == r {
-		r.share(o.Now, fx)
+		r.share(o.Now, rd)
 	}
 }
 
 // unacked fails an acquisition whose grant too few replicas have acknowledged.
-func (a *Request) unacked(o *Outcome, fx *Effects) {
+func (a *Request) unacked(o *Outcome, rd *Ready) {
 	r := a.res
 	r.Port.Counters().Unacked++
-	a.fail(r.Port.AckError(a.Kind, a.Name(), o.Ack), fx)
+	a.fail(r.Port.AckError(a.Kind, a.Name(), o.Ack), rd)
 }
 
-func (r *Entry) lateGrant(a *Request, o *Outcome, fx *Effects) {
+func (r *Entry) lateGrant(a *Request, o *Outcome, rd *Ready) {
 	a.late++
 	switch {
 	case r.Port.Closing():
-		a.fail(lockerr.ErrClosed, fx)
+		a.fail(lockerr.ErrClosed, rd)
 	case a.Once || a.late >= MaxLate:
-		a.fail(lockerr.ErrLate, fx)
+		a.fail(lockerr.ErrLate, rd)
 	}
 }
 
 // reenterReplied goes on after the reply of a re-entry.
-func (r *Entry) reenterReplied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) reenterReplied(c *Command, o *Outcome, rd *Ready) {
 	a := c.req
 	if a != nil {
 		a.trying = false
 	}
-	if r.saysGone(c, o, fx) || a == nil { // gone: that ends a, too
+	if r.saysGone(c, o, rd) || a == nil { // gone: that ends a, too
 		// Of an orphan the server may count one more than is held. The next command
 		// of this owner carries the right count, and the last one removes the field
 		// whatever its number.
@@ -259,22 +259,22 @@ func (r *Entry) reenterReplied(c *Command, o *Outcome, fx *Effects) {
 	case Answered:
 		if o.missing() {
 			// The server may count one more than is held, as with an orphan.
-			a.unacked(o, fx)
+			a.unacked(o, rd)
 			return
 		}
 		h := r.newHold(a, a.Parent.Root().ID, o)
 		if h.Until() <= o.Now {
-			r.lateGrant(a, o, fx)
+			r.lateGrant(a, o, rd)
 			return
 		}
 		h.Parent.child = h
 		h.begin(a, o.Now)
-		a.grant(h, fx)
+		a.grant(h, rd)
 	case Denied:
-		a.fail(o.Err, fx)
+		a.fail(o.Err, rd)
 	case Unknown, Busy:
 		// Harmless to repeat: next sends it again.
-		a.unanswered(o, fx)
+		a.unanswered(o, rd)
 	}
 }
 
@@ -282,7 +282,7 @@ func (r *Entry) reenterReplied(c *Command, o *Outcome, fx *Effects) {
 // have that owner any more, and reports whether it says so. It does not matter whether
 // anybody waits for the answer still: a fixed lease is not renewed, so perhaps nothing
 // else would say it.
-func (r *Entry) saysGone(c *Command, o *Outcome, fx *Effects) bool {
+func (r *Entry) saysGone(c *Command, o *Outcome, rd *Ready) bool {
 	why := GoneOnServer
 	switch {
 	case o.Verdict == WrongType, o.Verdict == Answered && o.Answer == Foreign:
@@ -293,7 +293,7 @@ func (r *Entry) saysGone(c *Command, o *Outcome, fx *Effects) bool {
 	}
 	if h := r.hold; h != nil && h.ID == c.ID {
 		h.forServer = true // if it is being released, that finds the same
-		r.lose(h, why, fx)
+		r.lose(h, why, rd)
 	}
 	return true
 }

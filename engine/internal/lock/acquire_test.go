@@ -50,7 +50,7 @@ func TestRequest_OnceNotNow_TriesAgainUntilItsPatienceIsOver(t *testing.T) {
 				}
 			default:
 				l.now = c.giveUp
-				l.does(func(fx *Effects) { c.Cancel(lockerr.Stop{Late: true}, fx) })
+				l.does(func(rd *Ready) { c.Cancel(lockerr.Stop{Late: true}, rd) })
 				if !errors.Is(c.err, lockerr.ErrUnavailable) || !errors.Is(c.err, errLoading) {
 					t.Errorf("%s, until its patience was over: %v", what, c.err)
 				}
@@ -80,7 +80,7 @@ func TestRequest_OnceReentersNotNow_TriesAgain(t *testing.T) {
 	c := new(caller)
 	c.Init(c)
 	c.Once, c.Parent = true, &h.hold.Hold
-	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	for _, no := range []Outcome{{Verdict: Busy, Err: errLoading}, {Verdict: Unknown, Err: errLoading}} {
 		l.is(r, Reentering)
 		l.reply(r, no)
@@ -103,7 +103,7 @@ func TestRequest_HastyNotNow_EndsAtOnce(t *testing.T) {
 	c := new(caller)
 	c.Init(c)
 	c.Once, c.More().Hasty = true, true
-	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	l.reply(r, Outcome{Verdict: Busy, Err: errLoading})
 	if !errors.Is(c.err, lockerr.ErrUnavailable) || !errors.Is(c.err, errLoading) {
 		t.Errorf("refused for now: %v", c.err)

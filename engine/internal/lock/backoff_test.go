@@ -28,7 +28,7 @@ func TestAHeadThatPollsBacksOffAsItsRequestSays(t *testing.T) {
 		if x.b != (Backoff{}) {
 			c.More().Backoff = x.b
 		}
-		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		var got []time.Duration
 		for range x.want {
 			l.is(r, Acquiring)
@@ -60,7 +60,7 @@ func TestTheLongestBackoffIsWhatItIsAfterAnyNumberOfTries(t *testing.T) {
 	c.Init(c)
 	c.Kind = polling
 	c.More().Backoff = Backoff{time.Millisecond, time.Second}
-	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	var last time.Duration
 	for range 300 {
 		l.reply(r, Outcome{Answer: Taken, TTL: 24 * time.Hour})

@@ -32,7 +32,7 @@ func TestABurnedOwnerIsReleasedByTheNextTry(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	l.now = d.at
-	l.does(func(fx *Effects) { d.Fired(l.now, fx) })
+	l.does(func(rd *Ready) { d.Fired(l.now, rd) })
 	l.is(r, Settling) // nobody tries now
 	if r.Cmd.Also != nil {
 		t.Errorf("%+v", r.Cmd)
@@ -46,7 +46,7 @@ func TestResource_FencedGrantThatNobodyWants_IsReleasedAlone(t *testing.T) {
 	l := newLab(t)
 	r := l.name()
 	first, second := l.askFenced(r), l.askFenced(r)
-	l.does(func(fx *Effects) { first.Cancel(lockerr.Stop{}, fx) })
+	l.does(func(rd *Ready) { first.Cancel(lockerr.Stop{}, rd) })
 	unwanted := r.Cmd.ID
 	l.reply(r, Outcome{Token: 7})
 	l.is(r, Settling)
@@ -155,7 +155,7 @@ func TestWhatIsUnlikeIsNotSettledTogether(t *testing.T) {
 				x.owed(d)
 			}
 		}
-		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		l.is(r, Settling)
 		if together := r.Cmd.Also != nil; together != (x.owed == nil) {
 			t.Errorf("%s: the debts together: %v", name, together)
@@ -170,8 +170,8 @@ func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
 	r := l.name()
 	c := l.ask(r, false)
 	l.reply(r, Outcome{Verdict: Unknown})
-	var fx Effects
-	c.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, &fx)
+	var rd Ready
+	c.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, &rd)
 	if !r.Cmd.Wanted() {
 		t.Error("it is not wanted")
 	}
@@ -209,7 +209,7 @@ func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
 		c := new(caller)
 		c.Init(c)
 		c.Kind = queued
-		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		all = append(all, c)
 	}
 	l.is(r, Acquiring)
@@ -226,7 +226,7 @@ func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
 		t.Error("an owner that is owed is used again")
 	}
 	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
-	l.does(func(fx *Effects) { all[0].Cancel(lockerr.Stop{}, fx) })
+	l.does(func(rd *Ready) { all[0].Cancel(lockerr.Stop{}, rd) })
 	l.is(r, Settling)
 	if r.Cmd.ID != second {
 		t.Errorf("%d leaves the queue, want %d", r.Cmd.ID, second)
@@ -251,7 +251,7 @@ func (l *lab) askFenced(r *Entry) *caller {
 	c := new(caller)
 	c.Init(c)
 	c.Kind = fenced
-	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	return c
 }
 
@@ -332,7 +332,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 		c := new(caller)
 		c.Init(c)
 		c.Want, c.AckedGiven = 1, true
-		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		return c
 	}
 	first, second, third := durable(), durable(), durable()
@@ -396,7 +396,7 @@ func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
 				l.now = l.paused
 				l.does(r.PauseOver)
 			case Stalled:
-				l.does(func(fx *Effects) { r.Resume(nil, fx) })
+				l.does(func(rd *Ready) { r.Resume(nil, rd) })
 			}
 			if x.burned {
 				if l.is(r, Settling); r.Cmd.ID != next {
@@ -482,7 +482,7 @@ func TestResource_ReleaseAndAcquireForNobody_GivesItBack(t *testing.T) {
 	_, second, u := l.both(r)
 	third := l.askFenced(r)
 	owner := r.Cmd.ID
-	l.does(func(fx *Effects) { second.Cancel(lockerr.Stop{Cause: errors.New("given up")}, fx) })
+	l.does(func(rd *Ready) { second.Cancel(lockerr.Stop{Cause: errors.New("given up")}, rd) })
 	if second.err == nil || !r.Cmd.Wanted() {
 		t.Fatal("it is a release, too")
 	}
@@ -505,7 +505,7 @@ func TestResource_ReleaseAndAcquireAnsweredLate_GrantsTheNextOne(t *testing.T) {
 	r := l.name()
 	first, second, u := l.both(r)
 	l.now = first.hold.serverUntil
-	l.does(func(fx *Effects) { first.hold.Fired(l.now, fx) })
+	l.does(func(rd *Ready) { first.hold.Fired(l.now, rd) })
 	if u.delivered != 1 || !errors.Is(u.Err, lockerr.ErrOutcomeUnknown) {
 		t.Fatalf("unlocked: %v", u.Err)
 	}

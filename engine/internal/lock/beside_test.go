@@ -19,7 +19,7 @@ func besideLab(t *testing.T, once bool) (l *lab, writers *Entry, writer *tenant,
 	reader.Init(reader)
 	reader.Once = once
 	reader.More().Beside = &c.hold.Hold
-	l.does(func(fx *Effects) { cell.Admit(&reader.Request, fx) })
+	l.does(func(rd *Ready) { cell.Admit(&reader.Request, rd) })
 	if cell.Cmd.Beside() != &c.hold.Hold {
 		t.Fatal("it is not asked for beside the writer")
 	}
@@ -35,7 +35,7 @@ func TestAReaderBesideAWriterThatHasEndedIsAsAnyOther(t *testing.T) {
 	l.reply(cell, Outcome{Verdict: Busy})
 	l.unlock(writer)
 	l.reply(writers, Outcome{})
-	l.does(func(fx *Effects) { cell.PauseOver(fx) })
+	l.does(func(rd *Ready) { cell.PauseOver(rd) })
 	l.is(cell, Acquiring)
 	if cell.Cmd.Beside() != nil || reader.beside() != nil {
 		t.Error("it is asked for beside a writer that has ended")
@@ -56,12 +56,12 @@ func TestReader_BesideAWriterThatIsGone_HasItLookedAt(t *testing.T) {
 	t.Parallel()
 	for _, once := range []bool{false, true} {
 		l, _, writer, cell, reader := besideLab(t, once)
-		var fx Effects
-		cell.Replied(&Outcome{Answer: Missing, Sent: l.now, Now: l.now}, &fx)
+		var rd Ready
+		cell.Replied(&Outcome{Answer: Missing, Sent: l.now, Now: l.now}, &rd)
 		if !writer.soon {
 			t.Errorf("once %v: the writer is not looked at", once)
 		}
-		fx.Deliver()
+		rd.Deliver()
 		if failed := errors.Is(reader.err, loss(GoneOnServer)); failed != once {
 			t.Errorf("once %v: the reader is told %v", once, reader.err)
 		}
@@ -110,7 +110,7 @@ func TestTheDebtOfAWriterStandsAsLongAsItsReaders(t *testing.T) {
 		"lost, and extended": func(l *lab, cell *Entry) {
 			l.reply(cell, Outcome{})
 			id := cell.hold.ID
-			l.does(func(fx *Effects) { cell.lose(cell.hold, NotRenewed, fx) })
+			l.does(func(rd *Ready) { cell.lose(cell.hold, NotRenewed, rd) })
 			l.now += long
 			cell.leaseRaised(id, l.now.Add(l.cfg.Lease))
 		},
@@ -118,9 +118,9 @@ func TestTheDebtOfAWriterStandsAsLongAsItsReaders(t *testing.T) {
 			l.reply(cell, Outcome{})
 			for range 200 { // a lease has three
 				l.now = l.now.Add(l.cfg.Lease / 2)
-				l.does(func(fx *Effects) {
-					cell.hold.Grant.Renewal(l.now, fx)
-					cell.hold.Grant.Renewed(l.now, l.now, l.cfg.Lease, 0, fx)
+				l.does(func(rd *Ready) {
+					cell.hold.Grant.Renewal(l.now, rd)
+					cell.hold.Grant.Renewed(l.now, l.now, l.cfg.Lease, 0, rd)
 				})
 			}
 		},

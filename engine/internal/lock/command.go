@@ -204,23 +204,23 @@ func (o *Outcome) acked() int {
 
 // Replied goes on after the reply of the command in flight, or its failure. It returns that
 // command.
-func (r *Entry) Replied(o *Outcome, fx *Effects) Command {
+func (r *Entry) Replied(o *Outcome, rd *Ready) Command {
 	done := r.Cmd
 	r.Cmd = Command{}
 	r.note(&done, o)
 	switch o.Verdict {
 	case Shut:
-		r.shut(&done, fx)
+		r.shut(&done, rd)
 	case NotSent, Full, Unwanted:
-		r.notSent(&done, o, fx)
+		r.notSent(&done, o, rd)
 	default:
-		r.replied(&done, o, fx)
+		r.replied(&done, o, rd)
 	}
-	r.GoOn(fx)
+	r.GoOn(rd)
 	return done
 }
 
-func (r *Entry) replied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) replied(c *Command, o *Outcome, rd *Ready) {
 	if o.Verdict == Answered {
 		r.refused = 0
 	}
@@ -230,16 +230,16 @@ func (r *Entry) replied(c *Command, o *Outcome, fx *Effects) {
 	if c.Beside() != nil {
 		r.extendWriterExpiry(o.Now.Add(c.Span))
 	}
-	r.batchReplied(c, o, fx)
+	r.batchReplied(c, o, rd)
 	switch c.What {
 	case Acquiring:
-		r.acquireReplied(c, o, fx)
+		r.acquireReplied(c, o, rd)
 	case Reentering:
-		r.reenterReplied(c, o, fx)
+		r.reenterReplied(c, o, rd)
 	case Extending:
-		r.extendReplied(c, o, fx)
+		r.extendReplied(c, o, rd)
 	case Leaving, Unlocking:
-		r.releaseReplied(c, o, fx)
+		r.releaseReplied(c, o, rd)
 	case Settling:
 		r.compensationReplied(c, o)
 	}
@@ -250,7 +250,7 @@ func (r *Entry) replied(c *Command, o *Outcome, fx *Effects) {
 
 // notSent puts a command back that never left this process, and holds the name
 // back until its lane works again.
-func (r *Entry) notSent(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 	a := c.req
 	if a != nil {
 		a.trying = false
@@ -263,7 +263,7 @@ func (r *Entry) notSent(c *Command, o *Outcome, fx *Effects) {
 	}
 	full := o.Verdict == Full
 	if full && a != nil && c.Born {
-		a.fail(lockerr.ErrOverloaded, fx)
+		a.fail(lockerr.ErrOverloaded, rd)
 	}
 	if a != nil && a.Once && !a.ended {
 		a.giveUpAt(o.Now.Add(r.Port.Config().CommandTimeout))
@@ -277,6 +277,6 @@ func (r *Entry) notSent(c *Command, o *Outcome, fx *Effects) {
 		return
 	}
 	if r.holdBack(Stalled) { // otherwise it is listed already
-		fx.Stalled = r
+		rd.Stalled = r
 	}
 }

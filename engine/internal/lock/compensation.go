@@ -193,7 +193,7 @@ func (r *Entry) dropCompensation(d *Compensation) {
 // server has forgotten the owner by itself: then an engine that closes gives it up. An open one asks on. The
 // bytes of an acquire may arrive when the network is back; and for how long a queue keeps a place, or a hash an
 // owner, depends on others.
-func (d *Compensation) Fired(now clock.Instant, fx *Effects) {
+func (d *Compensation) Fired(now clock.Instant, rd *Ready) {
 	r := d.Entry
 	if r == nil || now < d.at { // paid, or set anew while this waited for the lock
 		return
@@ -209,5 +209,5 @@ func (d *Compensation) Fired(now clock.Instant, fx *Effects) {
 		d.due = true
 		d.wakeAt(now.Add(d.lease + 2*time.Second))
 	}
-	r.GoOn(fx)
+	r.GoOn(rd)
 }

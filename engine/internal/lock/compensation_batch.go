@@ -22,7 +22,7 @@ const maxBatch = 64
 
 // sendCompensations chooses what settles the compensations that are due, if any: a try that takes all of them
 // along, or else the first, with the others.
-func (r *Entry) sendCompensations(fx *Effects) bool {
+func (r *Entry) sendCompensations(rd *Ready) bool {
 	var first *Compensation
 	n, alike := 0, true
 	for d := r.compensations; d != nil; d = d.next {
@@ -39,7 +39,7 @@ func (r *Entry) sendCompensations(fx *Effects) bool {
 		return false
 	}
 	alike = alike && !r.Port.Kind(first.kind).Queues // each leaves the queue, too
-	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headsTurn && r.serveHead(fx) || r.serveTry(fx) || r.serveHead(fx)) {
+	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headsTurn && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd)) {
 		r.Cmd.Server = r.Port.ServerOf(r.Route)
 		r.sendAlso(nil)
 		return true
@@ -88,7 +88,7 @@ func (r *Entry) sendReleaseAndAcquire(h *Hold, a *Request) {
 }
 
 // batchReplied goes on after the reply of a command, for what it has released beside.
-func (r *Entry) batchReplied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) batchReplied(c *Command, o *Outcome, rd *Ready) {
 	if c.Also == nil {
 		return
 	}
@@ -100,7 +100,7 @@ func (r *Entry) batchReplied(c *Command, o *Outcome, fx *Effects) {
 		release := Command{What: Settling, Kind: c.Kind, Server: c.Server, ID: id, Also: c.Also, hold: c.Also.hold}
 		if release.hold != nil {
 			release.What = Unlocking
-			r.releaseReplied(&release, &one, fx)
+			r.releaseReplied(&release, &one, rd)
 		} else {
 			release.compensation = c.Also.compensations[i]
 			r.compensationReplied(&release, &one)

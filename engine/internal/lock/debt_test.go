@@ -45,8 +45,8 @@ func TestTimerOfADebt(t *testing.T) {
 			if c.out {
 				r.Cmd = Command{What: Reentering, ID: d.ID}
 			}
-			var fx Effects
-			d.Fired(l.now, &fx)
+			var rd Ready
+			d.Fired(l.now, &rd)
 			if forgets := r.compensations == nil; forgets != c.forgets {
 				t.Errorf("it is forgotten: %v", forgets)
 			} else if sends := d.due && !c.due; sends != c.sends {
@@ -67,9 +67,9 @@ func TestHold_GoneOnServer_LeavesNoCompensation(t *testing.T) {
 		r := l.name()
 		c := l.ask(r, false)
 		l.reply(r, Outcome{})
-		l.does(func(fx *Effects) {
-			c.hold.Grant.Gone(why, fx)
-			r.GoOn(fx)
+		l.does(func(rd *Ready) {
+			c.hold.Grant.Gone(why, rd)
+			r.GoOn(rd)
 		})
 		if l.is(r, Nothing); r.compensations != nil {
 			t.Errorf("%v: a compensation is left", why)

@@ -8,7 +8,7 @@
 //
 // It is pure. It has no socket, no goroutine, no channel, no lock and no code of a user; time
 // and randomness come from a Port. A transition is a call, made under the lock of the
-// name's shard, with an Effects that collects the actions for the time after the lock. Actions
+// name's shard, with a Ready that collects the actions for the time after the lock. Actions
 // that must happen under the lock, and neither block nor call back, go through a port:
 // timers, subscriptions, places among the renewals, counters, and the queue of hooks and
 // log lines.
@@ -28,7 +28,7 @@
 //	a connection is back          Resume
 //	Shutdown, Close               StopWaiting, EndHold, Drop
 //
-// Then, without the lock, the Effects, in this order: contexts of holds that ended; the next
+// Then, without the lock, the Ready, in this order: contexts of holds that ended; the next
 // command, or recovery, which sends it later; results for callers.
 //
 // Start reading with Entry, which has the invariants, and its method next.

@@ -112,18 +112,18 @@ func (r *Entry) setFree() {
 
 // next chooses the command that is to be sent now, if any, and notes it in Cmd.
 // Compensations come first: what this process may still hold unknowingly stands in
-// everybody's way. Who runs the Effects sends it.
-func (r *Entry) next(fx *Effects) {
+// everybody's way. Who runs the Ready sends it.
+func (r *Entry) next(rd *Ready) {
 	if r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {
 		return
 	}
-	if r.sendCompensations(fx) || r.serveHold(fx) || r.headsTurn && r.serveHead(fx) || r.serveTry(fx) || r.serveHead(fx) {
-		fx.Send = r
+	if r.sendCompensations(rd) || r.serveHold(rd) || r.headsTurn && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd) {
+		rd.Send = r
 	}
 }
 
 // serveHold chooses among what the live or ending hold needs.
-func (r *Entry) serveHold(fx *Effects) bool {
+func (r *Entry) serveHold(rd *Ready) bool {
 	h := r.hold
 	if h == nil {
 		return false
@@ -138,7 +138,7 @@ func (r *Entry) serveHold(fx *Effects) bool {
 			r.sendReleaseAndAcquire(h, a)
 			return true
 		}
-		r.handOver(h, a, fx)
+		r.handOver(h, a, rd)
 		h = r.hold
 	}
 	for ; h != nil; h = h.child {
@@ -155,7 +155,7 @@ func (r *Entry) serveHold(fx *Effects) bool {
 			if !a.Once {
 				break
 			}
-			a.refuseLocal(h, fx) // it waited for the answer to another TryLock
+			a.refuseLocal(h, rd) // it waited for the answer to another TryLock
 		}
 		if h.child == nil && h.extra != nil {
 			if a, ok := h.extra.children.Front(); ok {
@@ -169,7 +169,7 @@ func (r *Entry) serveHold(fx *Effects) bool {
 
 // serveTry lets the first TryLock make its attempt, or refuses it if this process
 // holds the lock.
-func (r *Entry) serveTry(fx *Effects) bool {
+func (r *Entry) serveTry(rd *Ready) bool {
 	for {
 		a, ok := r.tries.Front()
 		if !ok {
@@ -177,7 +177,7 @@ func (r *Entry) serveTry(fx *Effects) bool {
 		}
 		if r.hold == nil {
 			if h := r.Port.Readers(r).open(); h != nil && r.joins(a) {
-				h.join(a, fx)
+				h.join(a, rd)
 				continue
 			}
 			r.sendAcquire(a, false)
@@ -186,17 +186,17 @@ func (r *Entry) serveTry(fx *Effects) bool {
 		if r.hold.state == releasing {
 			return false
 		}
-		a.refuseLocal(r.hold, fx)
+		a.refuseLocal(r.hold, rd)
 	}
 }
 
 // serveHead lets the first waiter try, unless it sleeps.
-func (r *Entry) serveHead(fx *Effects) bool {
+func (r *Entry) serveHead(rd *Ready) bool {
 	if r.hold != nil || (r.wait != nil && !r.wait.Ready()) {
 		return false
 	}
 	a, ok := r.waiters.Front()
-	if !ok || r.letIn(fx) {
+	if !ok || r.letIn(rd) {
 		return false
 	}
 	r.sendAcquire(a, true)
@@ -221,17 +221,17 @@ func (r *Entry) pause(now clock.Instant, moving bool) {
 
 // PauseOver ends a pause. A paused entry stays in the table, and one that Close set free
 // serves no other name, so r is still the one that was paused.
-func (r *Entry) PauseOver(fx *Effects) {
+func (r *Entry) PauseOver(rd *Ready) {
 	if r.letGo(Paused) {
-		r.GoOn(fx)
+		r.GoOn(rd)
 	}
 }
 
 // GoOn chooses the next command, if none is out, and lets go of what is not needed any
 // more. It ends a transition.
-func (r *Entry) GoOn(fx *Effects) {
-	r.next(fx)
-	r.letForward(fx)
+func (r *Entry) GoOn(rd *Ready) {
+	r.next(rd)
+	r.letForward(rd)
 	r.settled()
 }
 
@@ -290,11 +290,11 @@ func (r *Entry) Held() Holdback { return r.held }
 func (r *Entry) Urgent() bool { return r.compensations != nil || r.hold != nil }
 
 // Resume goes on with a name that recovery lists, and counts what is sent.
-func (r *Entry) Resume(by *Pace, fx *Effects) {
+func (r *Entry) Resume(by *Pace, rd *Ready) {
 	if !r.letGo(Stalled) {
 		return
 	}
-	if r.next(fx); fx.Send != nil {
+	if r.next(rd); rd.Send != nil {
 		r.Cmd.Paced = by
 	}
 	r.settled()

@@ -38,12 +38,12 @@ func (h *Hold) timekeeper() *Hold {
 
 // Extend has x sent. If another is ahead of it, which is returned, x must be started
 // again when that one is settled.
-func (h *Hold) Extend(x *Extend, fx *Effects) (ahead *Extend, err error) {
-	h.check(h.Entry.Port.Now(), fx)
+func (h *Hold) Extend(x *Extend, rd *Ready) (ahead *Extend, err error) {
+	h.check(h.Entry.Port.Now(), rd)
 	err = h.extendable()
 	switch {
 	case err != nil:
-		h.Entry.goOnAfter(fx)
+		h.Entry.goOnAfter(rd)
 	case h.joint: // a re-entry's: the server knows nothing of its lease
 		h.acknowledged(h.Entry.Port.Now(), x.Lease)
 		h.Port.WakeAt(h.timeOut())
@@ -52,7 +52,7 @@ func (h *Hold) Extend(x *Extend, fx *Effects) (ahead *Extend, err error) {
 		ahead = h.extra.extend
 	default:
 		h.extra.extend, h.extra.refusal = x, nil
-		h.Entry.next(fx)
+		h.Entry.next(rd)
 	}
 	return ahead, err
 }
@@ -95,10 +95,10 @@ func (h *Hold) StopExtending(x *Extend, cause error) error {
 }
 
 // extendReplied goes on after the reply of an Extend.
-func (r *Entry) extendReplied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) extendReplied(c *Command, o *Outcome, rd *Ready) {
 	h := c.hold
-	h.check(r.Port.Now(), fx) // an answer that comes too late does not bring the hold back
-	if r.saysGone(c, o, fx) || h.state != live {
+	h.check(r.Port.Now(), rd) // an answer that comes too late does not bring the hold back
+	if r.saysGone(c, o, rd) || h.state != live {
 		return // the end of the hold has told the caller
 	}
 	x := h.extra.extend

@@ -69,12 +69,12 @@ func Drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millis
 
 // Renewal says for how long the grant is to be renewed, by a command that is sent now. It is
 // false for one that is over, or whose hold has ended, or ends here because its time is over.
-func (t *Grant) Renewal(now clock.Instant, fx *Effects) (lease time.Duration, ok bool) {
+func (t *Grant) Renewal(now clock.Instant, rd *Ready) (lease time.Duration, ok bool) {
 	h := t.hold()
 	if h == nil {
 		return 0, false
 	}
-	if !h.renewable(now, fx) {
+	if !h.renewable(now, rd) {
 		return 0, false
 	}
 	cfg := t.Entry.Port.Config()
@@ -95,9 +95,9 @@ func (t *Grant) Renewal(now clock.Instant, fx *Effects) (lease time.Duration, ok
 // Renewed notes that the server has raised the lease, by a command that was sent then. It
 // reports whether the watchdog goes on. An acknowledgement that comes after the time of
 // the hold does not bring it back.
-func (t *Grant) Renewed(sent, now clock.Instant, lease time.Duration, acked int, fx *Effects) bool {
+func (t *Grant) Renewed(sent, now clock.Instant, lease time.Duration, acked int, rd *Ready) bool {
 	h := t.hold()
-	if h == nil || !h.renewable(now, fx) {
+	if h == nil || !h.renewable(now, rd) {
 		return false
 	}
 	if !t.watchdog {
@@ -114,7 +114,7 @@ func (t *Grant) Renewed(sent, now clock.Instant, lease time.Duration, acked int,
 }
 
 // Gone notes that the server does not have the owner any more.
-func (t *Grant) Gone(why Loss, fx *Effects) {
+func (t *Grant) Gone(why Loss, rd *Ready) {
 	h := t.hold()
 	if h == nil {
 		return
@@ -124,8 +124,8 @@ func (t *Grant) Gone(why Loss, fx *Effects) {
 		h.forServer = true
 		return
 	}
-	t.Entry.lose(h, why, fx)
-	t.Entry.goOnAfter(fx)
+	t.Entry.lose(h, why, rd)
+	t.Entry.goOnAfter(rd)
 }
 
 // renewable reports whether a renewal concerns the hold still. If not, the grant loses its
@@ -135,12 +135,12 @@ func (t *Grant) Gone(why Loss, fx *Effects) {
 //	unlocked, its contexts end
 //	                             due for renewal: not live, leaves the renewals
 //	its contexts have ended      would be the next one's, and be renewed no more
-func (h *Hold) renewable(now clock.Instant, fx *Effects) bool {
-	h.check(now, fx)
+func (h *Hold) renewable(now clock.Instant, rd *Ready) bool {
+	h.check(now, rd)
 	h.boundReleases()
 	if h.state != live {
 		h.forServer = true
-		h.Entry.goOnAfter(fx)
+		h.Entry.goOnAfter(rd)
 		return false
 	}
 	return true

@@ -113,12 +113,12 @@ func (r *Entry) lengthens(lease time.Duration) {
 }
 
 // handOver ends the release of h, and gives its grant to a.
-func (r *Entry) handOver(h *Hold, a *Request, fx *Effects) {
+func (r *Entry) handOver(h *Hold, a *Request, rd *Ready) {
 	next := h.another(a)
 	r.hold = next
 	r.Port.Counters().Released++
-	h.settleUnlock(nil, fx)
-	a.grant(next, fx)
+	h.settleUnlock(nil, rd)
+	a.grant(next, rd)
 }
 
 // another makes another hold of the grant of h, for a.
@@ -242,28 +242,28 @@ func (r *Entry) yieldToReaders() {
 }
 
 // letForward has those go on that are Behind r, if it is their turn.
-func (r *Entry) letForward(fx *Effects) {
+func (r *Entry) letForward(rd *Ready) {
 	if r.telling != 0 || r.hold != nil {
 		return
 	}
 	if r.held == Yielding || r.waiters.Len() == 0 && r.Port.Behind(r) {
-		fx.Forward = r
+		rd.AdvanceReaders = r
 	}
 }
 
 // GoForward goes on with readers that were Behind, or fails them if there is a reason.
-func (r *Entry) GoForward(why error, fx *Effects) {
+func (r *Entry) GoForward(why error, rd *Ready) {
 	if !r.letGo(Behind) {
 		return
 	}
 	for a := r.First(); a != nil && why != nil; a = r.First() {
-		a.fail(why, fx)
+		a.fail(why, rd)
 	}
-	r.GoOn(fx)
+	r.GoOn(rd)
 }
 
 // GoAfter goes on with the name that was Yielding, when those that were Behind have gone on.
-func (r *Entry) GoAfter(fx *Effects) {
+func (r *Entry) GoAfter(rd *Ready) {
 	r.letGo(Yielding)
-	r.goOnAfter(fx)
+	r.goOnAfter(rd)
 }

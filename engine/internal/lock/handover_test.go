@@ -39,11 +39,11 @@ func TestAHoldIsHandedOverToTheFirstWhoWaitsWithoutACommand(t *testing.T) {
 	}
 	// A renewal that was on its way counts for the second.
 	l.now = l.now.Add(time.Second)
-	var fx Effects
-	if !first.hold.Grant.Renewed(l.now, l.now, l.cfg.Lease, 0, &fx) || second.hold.Until() < l.now.Add(l.cfg.Lease/2) {
+	var rd Ready
+	if !first.hold.Grant.Renewed(l.now, l.now, l.cfg.Lease, 0, &rd) || second.hold.Until() < l.now.Add(l.cfg.Lease/2) {
 		t.Error("the renewal is not that of the second")
 	}
-	first.hold.Grant.Gone(GoneOnServer, &fx)
+	first.hold.Grant.Gone(GoneOnServer, &rd)
 	if second.hold.IsLive() || second.hold.why != GoneOnServer || first.hold.why != 0 {
 		t.Errorf("gone: %+v, %+v", second.hold, first.hold)
 	}
@@ -151,8 +151,8 @@ func TestARenewalMakesATurnNoLonger(t *testing.T) {
 	l.unlock(c.hold)
 	l.is(r, Nothing)
 	l.now = l.now.Add(6 * time.Millisecond)
-	var fx Effects
-	next.hold.Renewed(l.now, l.now, l.cfg.Lease, 0, &fx)
+	var rd Ready
+	next.hold.Renewed(l.now, l.now, l.cfg.Lease, 0, &rd)
 	l.unlock(next.hold)
 	l.is(r, Unlocking)
 	if last.hold != nil {
@@ -195,7 +195,7 @@ func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
 				set = quiet
 			}
 			set(&c.Request)
-			l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+			l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 			return c
 		}
 		first := ask(x.first)
@@ -227,7 +227,7 @@ func TestAHoldIsHandedOverWhenItsReentriesAreGivenBack(t *testing.T) {
 		inner := new(caller)
 		inner.Init(inner)
 		inner.Parent = &c.hold.Hold
-		l.does(func(fx *Effects) { r.Admit(&inner.Request, fx) })
+		l.does(func(rd *Ready) { r.Admit(&inner.Request, rd) })
 		l.is(r, Reentering)
 		l.reply(r, Outcome{})
 		if back {
@@ -263,12 +263,12 @@ func TestATenureThatAReentryMadeLongerIsNotHandedOver(t *testing.T) {
 		inner := new(caller)
 		inner.Init(inner)
 		inner.Parent, inner.Lease = &c.hold.Hold, x.lease
-		l.does(func(fx *Effects) { r.Admit(&inner.Request, fx) })
+		l.does(func(rd *Ready) { r.Admit(&inner.Request, rd) })
 		l.reply(r, Outcome{})
 		if x.extend != 0 {
 			longer := new(stretch)
 			longer.Port, longer.Lease = longer, x.extend
-			l.does(func(fx *Effects) { _, _ = inner.hold.Extend(&longer.Extend, fx) })
+			l.does(func(rd *Ready) { _, _ = inner.hold.Extend(&longer.Extend, rd) })
 			l.is(r, Extending)
 			l.reply(r, Outcome{})
 		}
@@ -292,15 +292,15 @@ func TestAHoldWithContextsIsHandedOverWhenTheyHaveEnded(t *testing.T) {
 	l.reply(r, Outcome{})
 	c.hold.Bind(heard{})
 	next := l.ask(r, false)
-	var fx Effects
+	var rd Ready
 	u := new(leaver)
 	u.Port = u
-	c.hold.Unlock(&u.Unlock, &fx)
-	fx.Deliver()
-	if next.hold != nil || u.delivered != 0 || fx.Ended == nil {
+	c.hold.Unlock(&u.Unlock, &rd)
+	rd.Deliver()
+	if next.hold != nil || u.delivered != 0 || rd.Ended == nil {
 		t.Fatalf("before its contexts have ended: %+v, %+v", next, u)
 	}
-	l.does(func(after *Effects) { r.Told(fx.Ended, after) })
+	l.does(func(after *Ready) { r.Told(rd.Ended, after) })
 	if next.hold == nil || u.delivered != 1 {
 		t.Errorf("after that: %+v, %+v", next, u)
 	}
@@ -384,18 +384,18 @@ func TestAConfirmationDoesNotStopTheAlarmOfASkippedTurn(t *testing.T) {
 // renewals, and one that the server does not have any more is found so by the release.
 func TestATenureThatIsNotRenewedAnyMoreIsNotHandedOver(t *testing.T) {
 	t.Parallel()
-	for what, renewal := range map[string]func(l *lab, t *Grant, fx *Effects){
-		"it was not sent": func(l *lab, t *Grant, fx *Effects) {
-			if _, ok := t.Renewal(l.now, fx); ok {
+	for what, renewal := range map[string]func(l *lab, t *Grant, rd *Ready){
+		"it was not sent": func(l *lab, t *Grant, rd *Ready) {
+			if _, ok := t.Renewal(l.now, rd); ok {
 				l.t.Error("renewed while it is released")
 			}
 		},
-		"it was answered": func(l *lab, t *Grant, fx *Effects) {
-			if t.Renewed(l.now, l.now, l.cfg.Lease, 0, fx) {
+		"it was answered": func(l *lab, t *Grant, rd *Ready) {
+			if t.Renewed(l.now, l.now, l.cfg.Lease, 0, rd) {
 				l.t.Error("renewed while it is released")
 			}
 		},
-		"the server does not have it": func(l *lab, t *Grant, fx *Effects) { t.Gone(GoneOnServer, fx) },
+		"the server does not have it": func(l *lab, t *Grant, rd *Ready) { t.Gone(GoneOnServer, rd) },
 	} {
 		l := newHandOverLab(t)
 		r := l.name()
@@ -403,12 +403,12 @@ func TestATenureThatIsNotRenewedAnyMoreIsNotHandedOver(t *testing.T) {
 		l.reply(r, Outcome{})
 		c.hold.Bind(heard{})
 		next := l.ask(r, false)
-		var fx Effects
+		var rd Ready
 		u := new(leaver)
 		u.Port = u
-		c.hold.Unlock(&u.Unlock, &fx)
-		l.does(func(fx *Effects) { renewal(l, c.hold.Grant, fx) })
-		l.does(func(after *Effects) { r.Told(fx.Ended, after) })
+		c.hold.Unlock(&u.Unlock, &rd)
+		l.does(func(rd *Ready) { renewal(l, c.hold.Grant, rd) })
+		l.does(func(after *Ready) { r.Told(rd.Ended, after) })
 		if r.Cmd.What != Unlocking || next.hold != nil {
 			t.Errorf("%s: command %d, %+v", what, r.Cmd.What, next.hold)
 		}
@@ -424,7 +424,7 @@ func TestWhatTheEngineGivesBackIsReleased(t *testing.T) {
 	next := l.ask(r, false)
 	u := new(leaver)
 	u.Port, u.ByNobody = u, true
-	l.does(func(fx *Effects) { c.hold.Unlock(&u.Unlock, fx) })
+	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 	l.is(r, Unlocking)
 	if next.hold != nil {
 		t.Errorf("%+v", next)
@@ -435,7 +435,7 @@ func TestWhatTheEngineGivesBackIsReleased(t *testing.T) {
 // looked at; while it is released, the release finds out.
 func TestATenureOfWhichTheChannelSpokeWhileItWasReleasedIsNotHandedOver(t *testing.T) {
 	t.Parallel()
-	for what, event := range map[string]func(*Wait, *Effects){
+	for what, event := range map[string]func(*Wait, *Ready){
 		"a message": (*Wait).Announced, "a confirmation": (*Wait).Subscribed,
 	} {
 		l := newHandOverLab(t)
@@ -444,12 +444,12 @@ func TestATenureOfWhichTheChannelSpokeWhileItWasReleasedIsNotHandedOver(t *testi
 		l.reply(r, Outcome{})
 		c.hold.Bind(heard{})
 		next := l.ask(r, false)
-		var fx Effects
+		var rd Ready
 		u := new(leaver)
 		u.Port = u
-		c.hold.Unlock(&u.Unlock, &fx)
-		l.does(func(fx *Effects) { event(r.wait, fx) })
-		l.does(func(after *Effects) { r.Told(fx.Ended, after) })
+		c.hold.Unlock(&u.Unlock, &rd)
+		l.does(func(rd *Ready) { event(r.wait, rd) })
+		l.does(func(after *Ready) { r.Told(rd.Ended, after) })
 		if r.Cmd.What != Unlocking || next.hold != nil {
 			t.Errorf("%s: command %d, %+v", what, r.Cmd.What, next.hold)
 		}
@@ -465,9 +465,9 @@ func TestWait_MessagesBehindAHold_AreAnsweredByOneLookEach100ms(t *testing.T) {
 	l.reply(r, Outcome{})
 	l.ask(r, false)
 	l.now = l.now.Add(lookEvery) // since the grant
-	looks := func(event func(*Wait, *Effects)) bool {
+	looks := func(event func(*Wait, *Ready)) bool {
 		c.hold.soon = false
-		l.does(func(fx *Effects) { event(r.wait, fx) })
+		l.does(func(rd *Ready) { event(r.wait, rd) })
 		return c.hold.soon
 	}
 	for i, want := range []bool{true, false, false} {
@@ -504,7 +504,7 @@ func TestWait_BehindAHold_LooksIfNoRenewalDoes(t *testing.T) {
 		c := new(caller)
 		c.Init(c)
 		c.Lease = x.lease
-		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		l.reply(r, Outcome{})
 		l.ask(r, false)
 		w, b := r.wait, r.wait.Port.(*bell)
@@ -542,7 +542,7 @@ func TestATenureThatAnExtendFindsGoneIsNotHandedOver(t *testing.T) {
 		next := l.ask(r, false)
 		x := new(stretch)
 		x.Port, x.Lease = x, l.cfg.Lease
-		l.does(func(fx *Effects) { _, _ = c.hold.Extend(&x.Extend, fx) })
+		l.does(func(rd *Ready) { _, _ = c.hold.Extend(&x.Extend, rd) })
 		l.is(r, Extending)
 		l.unlock(c.hold)
 		l.reply(r, o)

@@ -71,7 +71,7 @@ type holdExtra struct {
 	lost       bool
 	untold     bool  // in the entry's list
 	ofQuorum   bool  // it is one of several servers'
-	nextEnded  *Hold // in an Effects
+	nextEnded  *Hold // in a Ready
 	nextUntold *Hold
 }
 
@@ -259,14 +259,14 @@ func (h *Hold) reentered() bool { return h.child != nil && h.child.state == live
 
 // Fired is called by the hold's own timer. The watchdog has none: it is for a fixed lease,
 // MaxHold, the time of a release.
-func (h *Hold) Fired(now clock.Instant, fx *Effects) {
+func (h *Hold) Fired(now clock.Instant, rd *Ready) {
 	switch h.state {
 	case live:
-		h.check(now, fx)
+		h.check(now, rd)
 		if h.state == live {
 			h.Port.WakeAt(h.timeOut()) // it was extended
 		} else {
-			h.Entry.goOnAfter(fx)
+			h.Entry.goOnAfter(rd)
 		}
 	case releasing:
 		if now < h.releaseBy() {
@@ -274,8 +274,8 @@ func (h *Hold) Fired(now clock.Instant, fx *Effects) {
 			h.boundRelease()
 			break
 		}
-		h.giveUpRelease(fx)
-		h.Entry.goOnAfter(fx)
+		h.giveUpRelease(rd)
+		h.Entry.goOnAfter(rd)
 	}
 }
 

@@ -21,15 +21,15 @@ func (h *Hold) expired(now clock.Instant) (Loss, bool) {
 
 // check ends the hold if its time is over. The clock is authoritative: timers and
 // channels only follow it. The caller holds the shard's lock.
-func (h *Hold) check(now clock.Instant, fx *Effects) {
+func (h *Hold) check(now clock.Instant, rd *Ready) {
 	if h.Parent != nil {
-		h.Parent.check(now, fx) // its end ends h, for its own reason
+		h.Parent.check(now, rd) // its end ends h, for its own reason
 	}
 	if h.state != live {
 		return
 	}
 	if why, yes := h.expired(now); yes {
-		h.Entry.lose(h, why, fx)
+		h.Entry.lose(h, why, rd)
 	}
 }
 
@@ -37,15 +37,15 @@ func (h *Hold) check(now clock.Instant, fx *Effects) {
 // all of its grant. The owner's
 // field may still be on the server, where nobody renews it; a root's is therefore
 // released as soon as its lane works.
-func (r *Entry) lose(h *Hold, why Loss, fx *Effects) {
+func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 	if h.state != live {
 		return
 	}
 	now := r.Port.Now()
 	if h.Parent != nil {
-		h.loseOne(why, now, fx)
+		h.loseOne(why, now, rd)
 		if h.joint {
-			h.endHere(fx)
+			h.endHere(rd)
 			return
 		}
 		h.Parent.child = nil
@@ -53,7 +53,7 @@ func (r *Entry) lose(h *Hold, why Loss, fx *Effects) {
 		// owner; nothing depends on it.
 		return
 	}
-	h.Each(func(one *Hold) { one.loseOne(why, now, fx) })
+	h.Each(func(one *Hold) { one.loseOne(why, now, rd) })
 	r.hold, r.tried = nil, Unanswered
 	if r.wait != nil {
 		r.wait.Reset()
@@ -68,23 +68,23 @@ func (r *Entry) lose(h *Hold, why Loss, fx *Effects) {
 	}
 }
 
-func (h *Hold) loseOne(why Loss, now clock.Instant, fx *Effects) {
-	h.end(h.Entry.Port.LossError(h.Kind, h.Name, why), why, now, fx)
+func (h *Hold) loseOne(why Loss, now clock.Instant, rd *Ready) {
+	h.end(h.Entry.Port.LossError(h.Kind, h.Name, why), why, now, rd)
 	h.setOver()
 	h.Port.Lost(why)
 }
 
 // end tells everybody that the hold is not live any more: its children first, its
 // contexts and its channel. It was released (0) or lost.
-func (h *Hold) end(why error, loss Loss, now clock.Instant, fx *Effects) {
+func (h *Hold) end(why error, loss Loss, now clock.Instant, rd *Ready) {
 	if c := h.child; c != nil && c.state != over {
 		if loss == 0 || c.state == releasing {
 			h.Entry.Port.Counters().Released++ // with its parent
 		}
-		c.end(why, loss, now, fx)
+		c.end(why, loss, now, rd)
 		c.setOver()
 	}
-	h.endOne(why, loss, now, fx)
+	h.endOne(why, loss, now, rd)
 }
 
 // setOver ends what the engine has to do with the hold and, if it is the outermost one, with
@@ -98,11 +98,11 @@ func (h *Hold) setOver() {
 	}
 }
 
-func (h *Hold) endOne(why error, loss Loss, now clock.Instant, fx *Effects) {
+func (h *Hold) endOne(why error, loss Loss, now clock.Instant, rd *Ready) {
 	if h.state != live {
 		// A child that is being released: the end of its parent settles it.
 		if h.state == releasing && h.Parent != nil {
-			h.settleUnlock(nil, fx)
+			h.settleUnlock(nil, rd)
 		}
 		return
 	}
@@ -113,7 +113,7 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, fx *Effects) {
 	}
 	h.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))
 	h.Entry.Port.Counters().Held--
-	h.announce(fx)
+	h.announce(rd)
 	if loss != 0 {
 		h.Entry.Port.Counters().Lost[loss]++
 	}
@@ -127,7 +127,7 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, fx *Effects) {
 		if !ok {
 			break
 		}
-		a.fail(why, fx)
+		a.fail(why, rd)
 	}
 	if x.extend != nil {
 		x.extend.finish(h.extendable())
@@ -136,26 +136,26 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, fx *Effects) {
 }
 
 // Check ends the hold if its time is over, and returns why it has ended, if it has.
-func (h *Hold) Check(now clock.Instant, fx *Effects) error {
-	h.check(now, fx)
+func (h *Hold) Check(now clock.Instant, rd *Ready) error {
+	h.check(now, rd)
 	why := h.Ending()
 	if why != nil {
-		h.Entry.goOnAfter(fx)
+		h.Entry.goOnAfter(rd)
 	}
 	return why
 }
 
 // goOnAfter goes on with the entry of a hold that may have been lost just now.
 // If it ended before that, the entry may be another name's by now, or nobody's.
-func (r *Entry) goOnAfter(fx *Effects) {
+func (r *Entry) goOnAfter(rd *Ready) {
 	if !r.Out {
-		r.GoOn(fx)
+		r.GoOn(rd)
 	}
 }
 
 // StopWaiting ends every request that waits, and what would only keep a name in the table
 // that nobody uses any more: a subscription that lingers, compensations that are idle.
-func (r *Entry) StopWaiting(fx *Effects) {
+func (r *Entry) StopWaiting(rd *Ready) {
 	r.wait.stopLingering()
 	for d := r.compensations; d != nil; {
 		next := d.next
@@ -169,59 +169,59 @@ func (r *Entry) StopWaiting(fx *Effects) {
 			for ; h != nil; h = h.child {
 				for h.pending() {
 					a, _ := h.extra.children.Front()
-					a.fail(lockerr.ErrClosed, fx)
+					a.fail(lockerr.ErrClosed, rd)
 				}
 			}
 		})
 	}
-	r.failAll(fx)
-	r.GoOn(fx)
+	r.failAll(rd)
+	r.GoOn(rd)
 }
 
-func (r *Entry) failAll(fx *Effects) {
+func (r *Entry) failAll(rd *Ready) {
 	for r.tries.Len() > 0 {
 		a, _ := r.tries.Front()
-		a.fail(lockerr.ErrClosed, fx)
+		a.fail(lockerr.ErrClosed, rd)
 	}
 	for r.waiters.Len() > 0 {
 		a, _ := r.waiters.Front()
-		a.fail(lockerr.ErrClosed, fx)
+		a.fail(lockerr.ErrClosed, rd)
 	}
 }
 
 // EndHold tells the holder, and makes a compensation of what it held.
-func (r *Entry) EndHold(fx *Effects) { r.LoseHold(EngineClosed, fx) }
+func (r *Entry) EndHold(rd *Ready) { r.LoseHold(EngineClosed, rd) }
 
 // LoseHold is EndHold for another reason.
-func (r *Entry) LoseHold(why Loss, fx *Effects) {
+func (r *Entry) LoseHold(why Loss, rd *Ready) {
 	if r.hold != nil {
-		r.lose(r.hold, why, fx)
+		r.lose(r.hold, why, rd)
 	}
-	r.GoOn(fx)
+	r.GoOn(rd)
 }
 
 // Drop ends all that is left: nothing will be sent any more.
-func (r *Entry) Drop(fx *Effects) {
-	r.drop(fx)
-	r.GoOn(fx)
+func (r *Entry) Drop(rd *Ready) {
+	r.drop(rd)
+	r.GoOn(rd)
 }
 
 // shut ends what a command belonged to: the client is closed.
-func (r *Entry) shut(c *Command, fx *Effects) {
+func (r *Entry) shut(c *Command, rd *Ready) {
 	if a := c.req; a != nil {
-		a.fail(lockerr.ErrClosed, fx)
+		a.fail(lockerr.ErrClosed, rd)
 	}
-	r.drop(fx)
+	r.drop(rd)
 }
 
-func (r *Entry) drop(fx *Effects) {
+func (r *Entry) drop(rd *Ready) {
 	r.setFree()
-	r.failAll(fx)
+	r.failAll(rd)
 	if h := r.hold; h != nil {
 		if h.state == live {
-			r.lose(h, EngineClosed, fx)
+			r.lose(h, EngineClosed, rd)
 		} else {
-			h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)), fx)
+			h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)), rd)
 		}
 	}
 	for r.compensations != nil {

@@ -25,7 +25,7 @@ func TestAnUncontendedLockIsTwoCommandsAndLeavesNothing(t *testing.T) {
 	l.is(r, Nothing)
 	u := new(leaver)
 	u.Port = u
-	l.does(func(fx *Effects) { c.hold.Unlock(&u.Unlock, fx) })
+	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 	l.is(r, Unlocking)
 	if c.hold.ended != 1 || !c.hold.told || u.delivered != 0 {
 		t.Errorf("while it is released: %+v", c.hold)
@@ -79,7 +79,7 @@ func TestAnAcquireWithoutAnAnswerIsReleasedThreeTimes(t *testing.T) {
 				t.Fatalf("release %d is due in %v, want %v", i+1, at.Sub(l.now), pause)
 			}
 			l.now = l.now.Add(pause)
-			l.does(func(fx *Effects) { d.Fired(l.now, fx) })
+			l.does(func(rd *Ready) { d.Fired(l.now, rd) })
 		}
 		l.is(r, Settling)
 		l.reply(r, Outcome{Answer: Missing})
@@ -164,7 +164,7 @@ func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 			for _, o := range c.before {
 				l.reply(r, o)
 			}
-			l.does(func(fx *Effects) { a.Cancel(stop, fx) })
+			l.does(func(rd *Ready) { a.Cancel(stop, rd) })
 			if a.delivered != 1 || !errors.Is(a.err, context.Canceled) {
 				t.Fatalf("cancelled: %+v", a)
 			}
@@ -180,7 +180,7 @@ func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 					l.reply(r, Outcome{})
 				case r.compensations != nil:
 					l.now = r.compensations.Port.(*note).at
-					l.does(func(fx *Effects) { r.compensations.Fired(l.now, fx) })
+					l.does(func(rd *Ready) { r.compensations.Fired(l.now, rd) })
 				case r.wait != nil:
 					l.does(r.wait.Rang)
 				}
@@ -207,14 +207,14 @@ func TestTheReleaseWaitsForTheContexts(t *testing.T) {
 	c.hold.Bind(ender{})
 	u := new(leaver)
 	u.Port = u
-	var fx Effects
-	c.hold.Unlock(&u.Unlock, &fx)
-	if fx.Send != nil || fx.Ended != &c.hold.Hold || fx.Contexts != 1 || c.hold.told {
-		t.Fatalf("Unlock: %+v", fx)
+	var rd Ready
+	c.hold.Unlock(&u.Unlock, &rd)
+	if rd.Send != nil || rd.Ended != &c.hold.Hold || rd.Contexts != 1 || c.hold.told {
+		t.Fatalf("Unlock: %+v", rd)
 	}
 	other := l.ask(r, false)
 	l.is(r, Nothing)
-	l.does(func(fx *Effects) { r.Told(&c.hold.Hold, fx) })
+	l.does(func(rd *Ready) { r.Told(&c.hold.Hold, rd) })
 	if !c.hold.told {
 		t.Error("nobody was told")
 	}

@@ -188,16 +188,16 @@ func (l *lab) ask(r *Entry, once bool) *caller {
 	c := new(caller)
 	c.Init(c)
 	c.Once = once
-	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	return c
 }
 
 // does makes a transition, and tells the callers.
-func (l *lab) does(transition func(fx *Effects)) (sent *Entry) {
-	var fx Effects
-	transition(&fx)
-	fx.Deliver()
-	return fx.Send
+func (l *lab) does(transition func(rd *Ready)) (sent *Entry) {
+	var rd Ready
+	transition(&rd)
+	rd.Deliver()
+	return rd.Send
 }
 
 // reply answers the command in flight.
@@ -206,7 +206,7 @@ func (l *lab) reply(r *Entry, o Outcome) *Entry {
 		o.Sent = l.now
 	}
 	o.Now = l.now
-	return l.does(func(fx *Effects) { r.Replied(&o, fx) })
+	return l.does(func(rd *Ready) { r.Replied(&o, rd) })
 }
 
 // is fails the test unless the command in flight is the one.

@@ -11,7 +11,7 @@ func (l *lab) held(r *Entry, lease time.Duration) *tenant {
 	c := new(caller)
 	c.Init(c)
 	c.Lease = lease
-	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	l.reply(r, Outcome{})
 	if c.hold == nil {
 		l.t.Fatal(c.err)
@@ -23,7 +23,7 @@ func (l *lab) held(r *Entry, lease time.Duration) *tenant {
 func (l *lab) unlock(h *tenant) *leaver {
 	u := new(leaver)
 	u.Port = u
-	l.does(func(fx *Effects) { h.Unlock(&u.Unlock, fx) })
+	l.does(func(rd *Ready) { h.Unlock(&u.Unlock, rd) })
 	return u
 }
 
@@ -42,7 +42,7 @@ func TestATimerThatComesLateGivesNoReleaseUp(t *testing.T) {
 	if h.Until() > l.now {
 		t.Error("it is valid after Unlock")
 	}
-	l.does(func(fx *Effects) { h.Fired(l.now, fx) })
+	l.does(func(rd *Ready) { h.Fired(l.now, rd) })
 	if u.delivered != 0 {
 		t.Fatalf("the release was given up a minute early: %v", u.Err)
 	}
@@ -72,8 +72,8 @@ func TestAnAnswerThatComesLateDoesNotBringAHoldBack(t *testing.T) {
 			h := l.held(r, time.Minute)
 			x := &stretch{Extend: Extend{Lease: time.Hour}}
 			x.Port = x
-			l.does(func(fx *Effects) {
-				if _, err := h.Extend(&x.Extend, fx); err != nil {
+			l.does(func(rd *Ready) {
+				if _, err := h.Extend(&x.Extend, rd); err != nil {
 					t.Error(err)
 				}
 			})
@@ -81,7 +81,7 @@ func TestAnAnswerThatComesLateDoesNotBringAHoldBack(t *testing.T) {
 			sent := l.now
 			l.now = l.now.Add(time.Minute)
 			if timer {
-				l.does(func(fx *Effects) { h.Fired(l.now, fx) })
+				l.does(func(rd *Ready) { h.Fired(l.now, rd) })
 			}
 			l.reply(r, Outcome{Sent: sent})
 			if h.why != LeaseEnded || x.settled != 1 || x.Err == nil {
@@ -94,7 +94,7 @@ func TestAnAnswerThatComesLateDoesNotBringAHoldBack(t *testing.T) {
 			for range 1000 {
 				if d := r.compensations; d != nil {
 					l.now = d.at
-					l.does(func(fx *Effects) { d.Fired(l.now, fx) })
+					l.does(func(rd *Ready) { d.Fired(l.now, rd) })
 				}
 			}
 			if d := l.now.Sub(sent); r.compensations != nil || d < time.Hour {
@@ -113,7 +113,7 @@ func TestAnExtendThatNobodyWaitsForKeepsItsPlace(t *testing.T) {
 	first, second := &stretch{Extend: Extend{Lease: 2 * time.Minute}}, &stretch{Extend: Extend{Lease: time.Hour}}
 	first.Port, second.Port = first, second
 	begin := func(x *stretch) (ahead *Extend) {
-		l.does(func(fx *Effects) { ahead, _ = h.Extend(&x.Extend, fx) })
+		l.does(func(rd *Ready) { ahead, _ = h.Extend(&x.Extend, rd) })
 		return ahead
 	}
 	begin(first)

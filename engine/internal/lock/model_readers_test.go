@@ -37,7 +37,7 @@ func TestReaders_JoinsAFixedLease(t *testing.T) {
 	}
 	if b.hold == nil { // it sleeps for 10 ms, as after a turn
 		l.now = l.now.Add(releaseFor)
-		l.does(func(fx *Effects) { b.res.wait.Rang(fx) })
+		l.does(func(rd *Ready) { b.res.wait.Rang(rd) })
 	}
 	if b.hold == nil {
 		return
@@ -60,7 +60,7 @@ func TestReaders_QueueDangles(t *testing.T) {
 	l.now = l.now.Add(time.Hour)
 	x := l.under(a.hold)
 	r := x.res
-	l.does(func(fx *Effects) { x.Cancel(lockerr.Stop{Cause: errors.New("its context, which A's hold ended")}, fx) })
+	l.does(func(rd *Ready) { x.Cancel(lockerr.Stop{Cause: errors.New("its context, which A's hold ended")}, rd) })
 	for r.Cmd.What != Nothing {
 		l.reply(r, Outcome{Also: make([]Answer, 1)})
 	}
@@ -82,15 +82,15 @@ func TestReaders_SleepsThoughTheGrantIsOpen(t *testing.T) {
 	l := newReadersLab(t)
 	a := l.come()
 	l.reply(a.res, Outcome{Answer: Taken, TTL: time.Hour}) // a writer elsewhere
-	l.does(func(fx *Effects) { a.res.wait.Subscribed(fx) })
+	l.does(func(rd *Ready) { a.res.wait.Subscribed(rd) })
 	if a.res.Cmd.What == Acquiring {
 		l.reply(a.res, Outcome{Answer: Taken, TTL: time.Hour})
 	}
 	try := l.come(once)
-	var fx Effects // it has left, or was deleted
-	try.res.Replied(&Outcome{Sent: l.now, Now: l.now}, &fx)
-	fx.Deliver()
-	l.does(fx.Wake.Woken)
+	var rd Ready // it has left, or was deleted
+	try.res.Replied(&Outcome{Sent: l.now, Now: l.now}, &rd)
+	rd.Deliver()
+	l.does(rd.Wake.Woken)
 	if try.hold == nil {
 		t.Fatal(try.err)
 	}
@@ -112,14 +112,14 @@ func TestReaders_ForbiddenFailsOnlyTheFirst(t *testing.T) {
 		t.Fatal(w.err)
 	}
 	a, b, c := l.come(), l.come(), l.come()
-	var fx Effects
-	l.writers.wait.Forbidden("ch", errors.New("NOPERM"), &fx)
-	fx.Deliver()
-	if fx.Forward == nil {
+	var rd Ready
+	l.writers.wait.Forbidden("ch", errors.New("NOPERM"), &rd)
+	rd.Deliver()
+	if rd.AdvanceReaders == nil {
 		t.Fatal("no forward")
 	}
-	l.does(func(fx2 *Effects) { a.res.GoForward(fx.Why, fx2) })
-	l.does(func(fx2 *Effects) { l.writers.GoAfter(fx2) })
+	l.does(func(fx2 *Ready) { a.res.GoForward(rd.Err, fx2) })
+	l.does(func(fx2 *Ready) { l.writers.GoAfter(fx2) })
 	if a.err == nil || b.err == nil || c.err == nil {
 		t.Errorf("%v | %v | %v; %+v", a.err, b.err, c.err, b.res.View())
 	}
@@ -178,9 +178,9 @@ func TestReaders_AReleaseThatIsMuteWakesTheWriter(t *testing.T) {
 	l.reply(l.writers, Outcome{Answer: Taken, TTL: time.Hour})
 	l.unlock(b.hold)
 	l.unlock(a.hold)
-	var fx Effects
-	a.hold.Entry.Replied(&Outcome{Answer: Mute, Sent: l.now, Now: l.now}, &fx)
-	if fx.Wake != l.writers {
+	var rd Ready
+	a.hold.Entry.Replied(&Outcome{Answer: Mute, Sent: l.now, Now: l.now}, &rd)
+	if rd.Wake != l.writers {
 		t.Error("nobody wakes it")
 	}
 }

@@ -17,7 +17,7 @@ func TestFairMutex_UnlockWhileItsSlotMoves_IsRepeated(t *testing.T) {
 	c := new(caller)
 	c.Init(c)
 	c.Kind = queued
-	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	l.reply(r, Outcome{})
 	u := l.unlock(c.hold)
 	for range 20 {
@@ -45,11 +45,11 @@ func TestALostHoldLeavesTheQueue(t *testing.T) {
 	c := new(caller)
 	c.Init(c)
 	c.Kind = queued
-	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	l.reply(r, Outcome{})
-	l.does(func(fx *Effects) {
-		c.hold.Grant.Gone(GoneOnServer, fx)
-		r.GoOn(fx)
+	l.does(func(rd *Ready) {
+		c.hold.Grant.Gone(GoneOnServer, rd)
+		r.GoOn(rd)
 	})
 	if l.is(r, Settling); r.Cmd.ID != c.hold.ID {
 		t.Errorf("it settles %d", r.Cmd.ID)
@@ -67,7 +67,7 @@ func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
 	c := new(caller)
 	c.Init(c)
 	c.Kind = queued
-	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
 	old, owner := r.wait.Port.(*bell), c.owner()
 	if !old.listening || old.of != owner {
@@ -105,9 +105,9 @@ func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
 		c := new(caller)
 		c.Init(c)
 		c.Kind = queued
-		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		owner := r.Cmd.ID
-		l.does(func(fx *Effects) { c.Cancel(lockerr.Stop{Cause: errors.New("given up")}, fx) })
+		l.does(func(rd *Ready) { c.Cancel(lockerr.Stop{Cause: errors.New("given up")}, rd) })
 		l.is(r, Acquiring)
 		l.reply(r, x.answer)
 		if l.is(r, Settling); r.Cmd.ID != owner {

@@ -63,13 +63,13 @@ func (j *journey) fail(format string, args ...any) {
 	j.t.Fatalf("seed %d: "+format+" (%+v)", append(append([]any{j.seed}, args...), j.r.View())...)
 }
 
-func (j *journey) do(transition func(fx *Effects)) {
-	var fx Effects
-	transition(&fx)
-	if fx.Ended != nil {
-		j.told = append(j.told, fx.Ended)
+func (j *journey) do(transition func(rd *Ready)) {
+	var rd Ready
+	transition(&rd)
+	if rd.Ended != nil {
+		j.told = append(j.told, rd.Ended)
 	}
-	fx.Deliver()
+	rd.Deliver()
 	j.check()
 	if h := j.r.hold; h != nil {
 		if holder := h.Port.(*tenant); holder.soon {
@@ -278,7 +278,7 @@ func (j *journey) timers() (next clock.Instant) {
 			j.do(j.r.PauseOver)
 			continue
 		case j.r.held == Stalled:
-			j.do(func(fx *Effects) { j.r.Resume(nil, fx) })
+			j.do(func(rd *Ready) { j.r.Resume(nil, rd) })
 			continue
 		}
 		fired := false
@@ -291,17 +291,17 @@ func (j *journey) timers() (next clock.Instant) {
 		for d := j.r.compensations; d != nil && !fired; d = d.next {
 			if due(d.Port.(*note).at) {
 				fired = true
-				j.do(func(fx *Effects) { d.Fired(j.now, fx) })
+				j.do(func(rd *Ready) { d.Fired(j.now, rd) })
 			}
 		}
 		for _, c := range j.callers {
 			if !fired && c.hold != nil && due(c.hold.alarm) {
 				c.hold.alarm, fired = 0, true
-				j.do(func(fx *Effects) { c.hold.Fired(j.now, fx) })
+				j.do(func(rd *Ready) { c.hold.Fired(j.now, rd) })
 			}
 			if !fired && c.giveUp != 0 && due(c.giveUp) && !c.Ended() {
 				c.giveUp, fired = 0, true
-				j.do(func(fx *Effects) { c.Cancel(lockerr.Stop{Late: true}, fx) })
+				j.do(func(rd *Ready) { c.Cancel(lockerr.Stop{Late: true}, rd) })
 			}
 		}
 		if !fired {

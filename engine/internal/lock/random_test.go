@@ -37,7 +37,7 @@ func (j *journey) ask() {
 	}
 	j.callers = append(j.callers, c)
 	j.log("caller %d asks: once %v, kind %d, lease %v, re-enters %v, %+v", c.number, c.Once, c.Kind, c.Lease, c.Parent != nil, c.rare)
-	j.do(func(fx *Effects) { j.r.Admit(&c.Request, fx) })
+	j.do(func(rd *Ready) { j.r.Admit(&c.Request, rd) })
 }
 
 func (j *journey) unlockOne(i int) {
@@ -46,7 +46,7 @@ func (j *journey) unlockOne(i int) {
 	u.Port, u.ByNobody = u, j.rnd.IntN(10) == 0
 	j.leavers = append(j.leavers, u)
 	j.log("caller %d unlocks", i)
-	j.do(func(fx *Effects) { c.hold.Unlock(&u.Unlock, fx) })
+	j.do(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 }
 
 func (j *journey) answer(calm bool) {
@@ -100,7 +100,7 @@ func (j *journey) answer(calm bool) {
 	}
 	o.Now = j.now
 	j.log("the answer to %d for %d: %+v; the server has %d", c.What, c.ID, o, j.owner)
-	j.do(func(fx *Effects) { j.r.Replied(&o, fx) })
+	j.do(func(rd *Ready) { j.r.Replied(&o, rd) })
 }
 
 // renew asks for the grant.
@@ -111,7 +111,7 @@ func (j *journey) renew(t *Grant) {
 	var lease time.Duration
 	var ok bool
 	sent := j.now
-	j.do(func(fx *Effects) { lease, ok = t.Renewal(j.now, fx) })
+	j.do(func(rd *Ready) { lease, ok = t.Renewal(j.now, rd) })
 	if !ok {
 		j.log("%d is not to be renewed", t.ID)
 		j.left[t] = t.watchdog
@@ -122,7 +122,7 @@ func (j *journey) renew(t *Grant) {
 	if j.owner != t.ID {
 		j.log("a renewal of %d finds nothing", t.ID)
 		j.left[t] = t.watchdog
-		j.do(func(fx *Effects) { t.Gone(GoneOnServer, fx) })
+		j.do(func(rd *Ready) { t.Gone(GoneOnServer, rd) })
 		return
 	}
 	j.expires = max(j.expires, j.now.Add(lease))
@@ -131,7 +131,7 @@ func (j *journey) renew(t *Grant) {
 	}
 	j.log("%d is renewed for %v", t.ID, lease)
 	j.lastly = max(j.lastly, sent)
-	j.do(func(fx *Effects) { t.Renewed(sent, j.now, lease, 0, fx) })
+	j.do(func(rd *Ready) { t.Renewed(sent, j.now, lease, 0, rd) })
 }
 
 func (j *journey) renewAll() {
@@ -161,7 +161,7 @@ func (j *journey) step() {
 		for i := len(j.callers) - 1; i >= 0; i-- {
 			if c := j.callers[i]; c.settled == 0 && j.rnd.IntN(2) == 0 {
 				j.log("caller %d gives up", i)
-				j.do(func(fx *Effects) { c.Cancel(lockerr.Stop{Cause: context.Canceled}, fx) })
+				j.do(func(rd *Ready) { c.Cancel(lockerr.Stop{Cause: context.Canceled}, rd) })
 				break
 			}
 		}
@@ -172,7 +172,7 @@ func (j *journey) step() {
 				j.log("caller %d extends by %v", c.number, x.Lease)
 				var ahead *Extend
 				var err error
-				j.do(func(fx *Effects) { ahead, err = h.Extend(x, fx) })
+				j.do(func(rd *Ready) { ahead, err = h.Extend(x, rd) })
 				if ahead == nil && err == nil {
 					j.extends = append(j.extends, x)
 				}
@@ -196,7 +196,7 @@ func (j *journey) step() {
 			h := j.told[0]
 			j.told = j.told[1:]
 			j.log("contexts of %d have ended", h.ID)
-			j.do(func(fx *Effects) { h.Entry.Told(h, fx) })
+			j.do(func(rd *Ready) { h.Entry.Told(h, rd) })
 		}
 	case n == 32 && j.rnd.IntN(3) == 0:
 		if j.lapse(); j.owner != 0 {
@@ -275,7 +275,7 @@ func (j *journey) finish() {
 		for len(j.told) > 0 {
 			h := j.told[0]
 			j.told = j.told[1:]
-			j.do(func(fx *Effects) { h.Entry.Told(h, fx) })
+			j.do(func(rd *Ready) { h.Entry.Told(h, rd) })
 			busy = true
 		}
 		for k, c := range j.callers {

@@ -99,7 +99,7 @@ func (s *Readers) open() *Hold {
 }
 
 // share has the waiters of r join what was granted to r just now, and readers that arrive from now on.
-func (r *Entry) share(now clock.Instant, fx *Effects) {
+func (r *Entry) share(now clock.Instant, rd *Ready) {
 	s := r.Port.Readers(r)
 	if r.Place == 0 && s != nil {
 		s.grant = nil // a writer was granted the lock, so this grant was removed; its renewal will tell
@@ -118,14 +118,14 @@ func (r *Entry) share(now clock.Instant, fx *Effects) {
 	case r:
 		s.queue = nil
 	default:
-		fx.Wake = q // it sleeps because of somebody else's lock: its waiters join
+		rd.Wake = q // it sleeps because of somebody else's lock: its waiters join
 	}
-	r.joinAll(r.hold, fx)
+	r.joinAll(r.hold, rd)
 }
 
 // letIn has the waiters of r join the grant. After its turn they sleep once, waiting for the release. It reports
 // false if there is no grant, so that the head has to try.
-func (r *Entry) letIn(fx *Effects) bool {
+func (r *Entry) letIn(rd *Ready) bool {
 	a := r.First()
 	if r.Place == 0 || a == nil || !r.joins(a) {
 		return false
@@ -145,7 +145,7 @@ func (r *Entry) letIn(fx *Effects) bool {
 		}
 		s.turnEnds = now.Add(r.Port.Config().HandOverFor)
 	}
-	r.joinAll(h, fx)
+	r.joinAll(h, rd)
 	return true
 }
 
@@ -170,14 +170,14 @@ func (s *Readers) yield(o *Outcome) {
 }
 
 // joinAll has the waiters of r join h.
-func (r *Entry) joinAll(h *Hold, fx *Effects) {
+func (r *Entry) joinAll(h *Hold, rd *Ready) {
 	for a := r.First(); a != nil; a = r.First() {
-		h.join(a, fx)
+		h.join(a, rd)
 	}
 }
 
 // join grants another hold of the grant of h.
-func (h *Hold) join(a *Request, fx *Effects) {
+func (h *Hold) join(a *Request, rd *Ready) {
 	next := h.another(a)
 	if h.joined == nil {
 		h.joined = new(joined)
@@ -185,7 +185,7 @@ func (h *Hold) join(a *Request, fx *Effects) {
 	}
 	next.place = int32(len(h.joined.holds))
 	h.joined.holds = append(h.joined.holds, next)
-	a.grant(next, fx)
+	a.grant(next, rd)
 }
 
 // leaveOthers takes h out of its grant. It reports false, and does nothing, if h is the last hold.
@@ -204,28 +204,28 @@ func (h *Hold) leaveOthers() bool {
 
 // endHere completes the end of a joint hold that the server does not count: one of several, or a re-entry
 // whose contexts have ended. Then the next re-entry has its turn.
-func (h *Hold) endHere(fx *Effects) {
+func (h *Hold) endHere(rd *Ready) {
 	switch {
 	case !h.joint:
 	case h.Parent == nil && h.state == releasing && h.leaveOthers():
-		h.released(nil, fx)
+		h.released(nil, rd)
 	case h.Parent != nil && h.IsTold():
 		if h.state == releasing {
-			h.released(nil, fx)
+			h.released(nil, rd)
 		}
 		if h.Parent.child == h {
 			h.Parent.child = nil
 		}
-		h.Parent.reenterHere(fx)
+		h.Parent.reenterHere(rd)
 	}
 }
 
 // reenterHere lets the first waiting request re-enter h, a joint hold.
-func (h *Hold) reenterHere(fx *Effects) {
+func (h *Hold) reenterHere(rd *Ready) {
 	if h.state != live || h.child != nil || !h.pending() {
 		return
 	}
 	a, _ := h.extra.children.Front()
 	now := h.Entry.Port.Now()
-	h.Entry.reenterReplied(&Command{What: Reentering, req: a}, &Outcome{Sent: now, Now: now}, fx)
+	h.Entry.reenterReplied(&Command{What: Reentering, req: a}, &Outcome{Sent: now, Now: now}, rd)
 }

@@ -46,7 +46,7 @@ func (l *readersLab) come(change ...func(a *Request)) *caller {
 	if r.held == Behind {
 		l.behind = r
 	}
-	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	if r.held == Behind {
 		l.behind = r
 	}
@@ -149,11 +149,11 @@ func TestReaders_OneRenewalIsForAll(t *testing.T) {
 	b, c := l.joined(a), l.joined(a)
 	l.unlock(a.hold)
 	l.now = l.now.Add(10 * time.Second)
-	var fx Effects
-	if lease, ok := a.hold.Grant.Renewal(l.now, &fx); !ok || lease != l.cfg.Lease {
+	var rd Ready
+	if lease, ok := a.hold.Grant.Renewal(l.now, &rd); !ok || lease != l.cfg.Lease {
 		t.Fatal(lease, ok)
 	}
-	if !a.hold.Grant.Renewed(l.now, l.now, l.cfg.Lease, 0, &fx) {
+	if !a.hold.Grant.Renewed(l.now, l.now, l.cfg.Lease, 0, &rd) {
 		t.Fatal("it is not renewed")
 	}
 	n := a.hold.holders()
@@ -194,12 +194,12 @@ func TestReaders_WhoComesAfterTheLastUnlock_DoesNotJoin(t *testing.T) {
 // One loss ends them all, with their contexts, before anything is sent.
 func TestReaders_ALossIsThatOfAll(t *testing.T) {
 	t.Parallel()
-	for what, lose := range map[string]func(l *readersLab, h *tenant, fx *Effects){
-		"gone":         func(_ *readersLab, h *tenant, fx *Effects) { h.Grant.Gone(GoneOnServer, fx) },
-		"its time":     func(l *readersLab, h *tenant, fx *Effects) { l.now = l.now.Add(time.Hour); h.Check(l.now, fx) },
-		"another's":    func(l *readersLab, h *tenant, fx *Effects) { l.now = l.now.Add(time.Hour); h.Grant.Renewal(l.now, fx) },
-		"at the close": func(_ *readersLab, h *tenant, fx *Effects) { h.Entry.EndHold(fx) },
-		"all is over":  func(_ *readersLab, h *tenant, fx *Effects) { h.Entry.Drop(fx) },
+	for what, lose := range map[string]func(l *readersLab, h *tenant, rd *Ready){
+		"gone":         func(_ *readersLab, h *tenant, rd *Ready) { h.Grant.Gone(GoneOnServer, rd) },
+		"its time":     func(l *readersLab, h *tenant, rd *Ready) { l.now = l.now.Add(time.Hour); h.Check(l.now, rd) },
+		"another's":    func(l *readersLab, h *tenant, rd *Ready) { l.now = l.now.Add(time.Hour); h.Grant.Renewal(l.now, rd) },
+		"at the close": func(_ *readersLab, h *tenant, rd *Ready) { h.Entry.EndHold(rd) },
+		"all is over":  func(_ *readersLab, h *tenant, rd *Ready) { h.Entry.Drop(rd) },
 	} {
 		l := newReadersLab(t)
 		a := l.granted()
@@ -207,18 +207,18 @@ func TestReaders_ALossIsThatOfAll(t *testing.T) {
 		l.unlock(a.hold)
 		ctx := new(told)
 		b.hold.Bind(ctx)
-		var fx Effects
-		lose(l, c.hold, &fx)
+		var rd Ready
+		lose(l, c.hold, &rd)
 		grant := a.hold.Entry
 		for _, h := range []*tenant{b.hold, c.hold} {
 			if h.IsLive() || h.ended != 1 || h.why == 0 || h.Until() > l.now || !h.finished || h.renewed {
 				t.Errorf("%s: %+v", what, h)
 			}
 		}
-		if fx.Ended != &b.hold.Hold || fx.Send != nil || grant.Cmd.What != Nothing || l.count.Held != 0 {
+		if rd.Ended != &b.hold.Hold || rd.Send != nil || grant.Cmd.What != Nothing || l.count.Held != 0 {
 			t.Fatalf("%s: a context is alive, and %+v is sent", what, grant.View())
 		}
-		l.does(func(fx *Effects) { grant.Told(&b.hold.Hold, fx) })
+		l.does(func(rd *Ready) { grant.Told(&b.hold.Hold, rd) })
 		if !b.hold.told || !c.hold.told {
 			t.Errorf("%s: nobody is told", what)
 		}
@@ -243,19 +243,19 @@ func TestReaders_TheContextsOfOne_KeepTheReleaseBack(t *testing.T) {
 	a := l.granted()
 	b := l.joined(a)
 	a.hold.Bind(new(told))
-	var fx Effects
+	var rd Ready
 	u := new(leaver)
 	u.Port = u
-	a.hold.Unlock(&u.Unlock, &fx)
-	fx.Deliver()
-	if fx.Ended != &a.hold.Hold || u.delivered != 1 || a.hold.told {
+	a.hold.Unlock(&u.Unlock, &rd)
+	rd.Deliver()
+	if rd.Ended != &a.hold.Hold || u.delivered != 1 || a.hold.told {
 		t.Fatalf("%+v, %+v", u, a.hold)
 	}
 	last := l.unlock(b.hold)
 	if l.is(a.hold.Entry, Nothing); last.delivered != 0 {
 		t.Fatal("a context is alive")
 	}
-	if sent := l.does(func(fx *Effects) { a.hold.Entry.Told(&a.hold.Hold, fx) }); sent != a.hold.Entry || !a.hold.told {
+	if sent := l.does(func(rd *Ready) { a.hold.Entry.Told(&a.hold.Hold, rd) }); sent != a.hold.Entry || !a.hold.told {
 		t.Fatal("it does not go on")
 	}
 	l.is(a.hold.Entry, Unlocking)
@@ -283,7 +283,7 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		}
 		if !released {
 			l.now = l.now.Add(releaseFor)
-			l.does(func(fx *Effects) { q.wait.Rang(fx) })
+			l.does(func(rd *Ready) { q.wait.Rang(rd) })
 			l.has(b, a)
 			l.has(c, a)
 			if l.joined(a); !q.Out {
@@ -303,7 +303,7 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		if want := l.now.Add(time.Millisecond + yieldFor); bellOf(q).at != want || q.Cmd.What != Nothing {
 			t.Fatalf("it skips no turn: %v, want %v; %+v", bellOf(q).at, want, q.View())
 		}
-		l.does(func(fx *Effects) { q.wait.Rang(fx) })
+		l.does(func(rd *Ready) { q.wait.Rang(rd) })
 		l.is(q, Acquiring)
 		l.reply(q, Outcome{})
 		if b.hold == nil || c.hold == nil || b.hold.Grant != c.hold.Grant || b.hold.ID == a.hold.ID {
@@ -331,18 +331,18 @@ func TestReaders_WhoComesAsAWriterWaits_IsBehindIt(t *testing.T) {
 	}
 	l.is(a.hold.Entry, Unlocking) // what is behind the writer does not keep it
 	l.reply(a.hold.Entry, Outcome{})
-	l.does(func(fx *Effects) { l.writers.wait.Announced(fx) })
+	l.does(func(rd *Ready) { l.writers.wait.Announced(rd) })
 	l.reply(l.writers, Outcome{})
 	if w.hold == nil {
 		t.Fatal(w.err)
 	}
 	l.unlock(w.hold)
-	var fx Effects
-	l.writers.Replied(&Outcome{Sent: l.now, Now: l.now}, &fx)
-	if fx.Forward != l.writers {
+	var rd Ready
+	l.writers.Replied(&Outcome{Sent: l.now, Now: l.now}, &rd)
+	if rd.AdvanceReaders != l.writers {
 		t.Fatal("they do not come next")
 	}
-	l.does(func(fx *Effects) { b.res.GoForward(nil, fx) })
+	l.does(func(rd *Ready) { b.res.GoForward(nil, rd) })
 	l.reply(b.res, Outcome{})
 	l.has(c, b)
 }
@@ -360,7 +360,7 @@ func TestReaders_WhoComesAfterAWriter_DoesNotWaitWithThoseBefore(t *testing.T) {
 	if b.res == a.res || a.res.Held() != Freely || b.res.Held() != Behind {
 		t.Fatalf("before %+v, after %+v", a.res.View(), b.res.View())
 	}
-	l.does(func(fx *Effects) { a.res.wait.Announced(fx) })
+	l.does(func(rd *Ready) { a.res.wait.Announced(rd) })
 	l.reply(a.res, Outcome{})
 	if a.hold == nil {
 		t.Fatal(a.err)
@@ -384,9 +384,9 @@ func TestReaders_OneBesideAWriter_IsJoinedWhenThatIsReleased(t *testing.T) {
 	try := l.come(once)
 	l.waits(early)
 	l.is(try.res, Acquiring) // the answer is not there yet
-	var fx Effects
-	l.writers.Replied(&Outcome{Sent: l.now, Now: l.now}, &fx)
-	l.does(func(fx *Effects) { behind.res.GoForward(nil, fx) })
+	var rd Ready
+	l.writers.Replied(&Outcome{Sent: l.now, Now: l.now}, &rd)
+	l.does(func(rd *Ready) { behind.res.GoForward(nil, rd) })
 	l.has(behind, r)
 	l.has(early, r)
 	l.joined(r)
@@ -453,15 +453,15 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 		t.Error("it is in the way of that of another reader")
 	}
 	c.hold.Bind(new(told))
-	var fx Effects
+	var rd Ready
 	u := new(leaver)
 	u.Port = u
-	c.hold.Unlock(&u.Unlock, &fx)
-	fx.Deliver()
-	if fx.Ended != &c.hold.Hold || u.delivered != 0 || d.hold != nil {
+	c.hold.Unlock(&u.Unlock, &rd)
+	rd.Deliver()
+	if rd.Ended != &c.hold.Hold || u.delivered != 0 || d.hold != nil {
 		t.Fatalf("its contexts are alive: %+v", u)
 	}
-	l.does(func(fx *Effects) { grant.Told(&c.hold.Hold, fx) })
+	l.does(func(rd *Ready) { grant.Told(&c.hold.Hold, rd) })
 	if u.delivered != 1 || d.hold == nil {
 		t.Fatalf("%+v, %v", u, d.err)
 	}
@@ -470,8 +470,8 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	e, f := l.under(b.hold, func(a *Request) { a.Lease = 4 * time.Second }), l.under(b.hold)
 	x := new(Extend)
 	x.Port, x.Lease = settler{}, 8*time.Second
-	l.does(func(fx *Effects) {
-		if ahead, err := e.hold.Extend(x, fx); ahead != nil || err != nil {
+	l.does(func(rd *Ready) {
+		if ahead, err := e.hold.Extend(x, rd); ahead != nil || err != nil {
 			t.Error(ahead, err)
 		}
 	})
@@ -479,7 +479,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 		t.Errorf("%+v, until %v", x, e.hold.Until())
 	}
 	l.now = l.now.Add(9 * time.Second)
-	l.does(func(fx *Effects) { e.hold.Fired(l.now, fx) })
+	l.does(func(rd *Ready) { e.hold.Fired(l.now, rd) })
 	if e.hold.why != LeaseEnded || f.hold == nil || !b.hold.IsLive() {
 		t.Errorf("%+v, and the next one %+v", e.hold, f.hold)
 	}
@@ -503,7 +503,7 @@ func (l *readersLab) under(h *tenant, change ...func(a *Request)) *caller {
 	for _, f := range change {
 		f(&c.Request)
 	}
-	l.does(func(fx *Effects) { h.Entry.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { h.Entry.Admit(&c.Request, rd) })
 	return c
 }
 
@@ -518,17 +518,17 @@ func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
 	short := l.under(b.hold, func(a *Request) { a.Lease = time.Second })
 	short.hold.Bind(new(told))
 	l.now = l.now.Add(2 * time.Second)
-	var fx Effects
+	var rd Ready
 	next := new(caller)
 	next.Init(next)
 	next.Kind, next.Parent = reading, &short.hold.Hold
-	grant.Admit(&next.Request, &fx)
-	fx.Deliver()
-	if short.hold.why != LeaseEnded || fx.Ended != &short.hold.Hold {
+	grant.Admit(&next.Request, &rd)
+	rd.Deliver()
+	if short.hold.why != LeaseEnded || rd.Ended != &short.hold.Hold {
 		t.Fatalf("%+v", short.hold)
 	}
 	l.waits(next)
-	l.does(func(fx *Effects) { grant.Told(&short.hold.Hold, fx) })
+	l.does(func(rd *Ready) { grant.Told(&short.hold.Hold, rd) })
 	if next.hold == nil || next.hold.Parent != &b.hold.Hold {
 		t.Fatalf("%+v, %v", next.hold, next.err)
 	}
@@ -537,7 +537,7 @@ func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
 	short = l.under(b.hold, func(a *Request) { a.Lease = time.Second })
 	short.hold.Bind(new(told))
 	l.now = l.now.Add(2 * time.Second)
-	l.does(func(fx *Effects) { short.hold.Fired(l.now, fx) })
+	l.does(func(rd *Ready) { short.hold.Fired(l.now, rd) })
 	before := l.count.Released
 	if l.unlock(b.hold); l.count.Released != before+1 {
 		t.Errorf("%d were released", l.count.Released-before)
@@ -551,7 +551,7 @@ func TestReaders_WhoGivesUp_LeavesNoPlaceToWait(t *testing.T) {
 	a := l.granted()
 	l.now = l.now.Add(l.cfg.HandOverFor)
 	b := l.come()
-	l.does(func(fx *Effects) { b.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) })
+	l.does(func(rd *Ready) { b.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
 	if !b.res.Out || l.readers.queue != nil || l.readers.grant != a.hold.Entry {
 		t.Errorf("%+v", b.res.View())
 	}
@@ -568,11 +568,11 @@ func TestReaders_StopWaiting_EndsAllThatWaits(t *testing.T) {
 	a := l.granted()
 	b := l.joined(a)
 	inner := []*caller{l.under(b.hold), l.under(b.hold)}
-	l.does(func(fx *Effects) { a.hold.Entry.StopWaiting(fx) })
+	l.does(func(rd *Ready) { a.hold.Entry.StopWaiting(rd) })
 	if inner[0].hold == nil || !errors.Is(inner[1].err, lockerr.ErrClosed) {
 		t.Errorf("%v, %v", inner[0].err, inner[1].err)
 	}
-	l.does(func(fx *Effects) { a.hold.Entry.EndHold(fx) })
+	l.does(func(rd *Ready) { a.hold.Entry.EndHold(rd) })
 	if b.hold.IsLive() || inner[0].hold.IsLive() || l.count.Held != 0 {
 		t.Errorf("%+v", l.count)
 	}

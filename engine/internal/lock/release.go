@@ -12,14 +12,14 @@ type Unlock struct {
 	// ByNobody: the engine gives back what nobody wants. That is released, not handed over: the
 	// next one may not want it either, and so on, all in one call on an event loop.
 	ByNobody bool
-	next     *Unlock // of its hold, and then of an Effects
+	next     *Unlock // of its hold, and then of a Ready
 }
 
 // tell gives the verdict; the caller holds the shard's lock. From here on the
 // waiting goroutine takes it and nothing else.
-func (u *Unlock) tell(err error, fx *Effects) {
+func (u *Unlock) tell(err error, rd *Ready) {
 	u.Err, u.Told = err, true
-	fx.finishUnlock(u)
+	rd.finishUnlock(u)
 }
 
 // unsettled is ErrOutcomeUnknown for a caller who stops waiting, for that cause, and what
@@ -32,28 +32,28 @@ func (h *Hold) unsettled(cause error) error {
 }
 
 // Unlock starts the release of h, or joins the one under way, and has u told.
-func (h *Hold) Unlock(u *Unlock, fx *Effects) {
+func (h *Hold) Unlock(u *Unlock, rd *Ready) {
 	now := h.Entry.Port.Now()
-	h.check(now, fx)
+	h.check(now, rd)
 	switch {
 	case h.state == live:
 		if h.Parent != nil {
 			h.leaveBy = h.Until() // it changes a number that nothing depends on
 		}
-		h.end(lockerr.ErrReleased, 0, now, fx)
+		h.end(lockerr.ErrReleased, 0, now, rd)
 		h.state, h.forServer = releasing, h.forServer || u.ByNobody
 		h.child = nil
 		if h.extra != nil {
 			h.extra.refusal = nil
 		}
 		h.await(u)
-		h.endHere(fx)
-		h.Entry.GoOn(fx)
+		h.endHere(rd)
+		h.Entry.GoOn(rd)
 	case h.state == releasing:
 		h.await(u)
 	default:
-		u.tell(h.Verdict(), fx)
-		h.Entry.goOnAfter(fx) // check may have ended h, or what it was a re-entry of
+		u.tell(h.Verdict(), rd)
+		h.Entry.goOnAfter(rd) // check may have ended h, or what it was a re-entry of
 	}
 }
 
@@ -90,19 +90,19 @@ func (h *Hold) Verdict() error {
 }
 
 // releaseReplied goes on after the reply of a release, a retire or a leave.
-func (r *Entry) releaseReplied(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 	h := c.hold
 	if h.state != releasing { // its parent's end, or its time, settled it
-		r.saysGone(c, o, fx)
+		r.saysGone(c, o, rd)
 		return
 	}
 	switch {
 	case o.Verdict == Answered && o.Answer != Missing:
 		if o.Answer == Mute {
 			r.Port.Unheard(r.Name)
-			r.wakeWriters(fx)
+			r.wakeWriters(rd)
 		}
-		r.ended(c, o, fx)
+		r.ended(c, o, rd)
 		if c.What == Leaving {
 			h.mayCountMore = h.mayCountMore && c.Number > 1
 		} else if h.joint {
@@ -113,11 +113,11 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 	case (o.Verdict == Answered || o.Verdict == WrongType) && h.releaseInDoubt && c.What == Unlocking:
 		// An earlier copy did it: the hold was valid when Unlock was called. What has the key
 		// now came later. (A leave does not take the field away, so its copy must find it.)
-		r.ended(c, o, fx)
+		r.ended(c, o, rd)
 	case o.Verdict == Answered:
-		r.notThere(h, GoneOnServer, fx)
+		r.notThere(h, GoneOnServer, rd)
 	case o.Verdict == WrongType:
-		r.notThere(h, TakenOnServer, fx)
+		r.notThere(h, TakenOnServer, rd)
 	case o.Verdict == Busy:
 		r.Port.Refused(*o)
 		h.releaseInDoubt = h.releaseInDoubt || o.Begun && c.What == Unlocking
@@ -126,7 +126,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 	case o.Verdict == Denied && c.What == Unlocking && r.Port.Closed():
 		// Nor would a compensation be asked for again: Close need not wait for the lease to end.
 		r.Port.Refused(*o)
-		h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)), fx)
+		h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)), rd)
 	default: // unknown, or an error after which anything may be
 		if c.What == Unlocking {
 			h.releaseInDoubt = true
@@ -141,19 +141,19 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 
 // notThere: the first release found nothing, so the hold had been lost without
 // anybody knowing; with it all others of the same owner.
-func (r *Entry) notThere(h *Hold, why Loss, fx *Effects) {
+func (r *Entry) notThere(h *Hold, why Loss, rd *Ready) {
 	r.Port.Counters().Lost[why]++
 	parent := h.Parent
 	h.leave()
-	h.settleUnlock(r.Port.LossError(h.Kind, h.Name, why), fx)
+	h.settleUnlock(r.Port.LossError(h.Kind, h.Name, why), rd)
 	if parent != nil {
-		r.lose(parent.Root(), why, fx)
+		r.lose(parent.Root(), why, rd)
 	}
 }
 
 // released ends the release of h. It counts even if nobody knows what became of it: it was
 // unlocked.
-func (h *Hold) released(result error, fx *Effects) {
+func (h *Hold) released(result error, rd *Ready) {
 	n := h.Entry.Port.Counters()
 	h.leave()
 	n.Released++
@@ -162,7 +162,7 @@ func (h *Hold) released(result error, fx *Effects) {
 			n.Unknown++
 		}
 	}
-	h.settleUnlock(result, fx)
+	h.settleUnlock(result, rd)
 }
 
 // leave takes a hold that was being released out of its name.
@@ -183,7 +183,7 @@ func (h *Hold) leave() {
 }
 
 // settleUnlock tells the callers that wait for the release.
-func (h *Hold) settleUnlock(result error, fx *Effects) {
+func (h *Hold) settleUnlock(result error, rd *Ready) {
 	h.setOver()
 	if result != nil {
 		h.more().result = result
@@ -191,7 +191,7 @@ func (h *Hold) settleUnlock(result error, fx *Effects) {
 	for h.unlocks != nil {
 		u := h.unlocks
 		h.unlocks, u.next = u.next, nil
-		u.tell(result, fx)
+		u.tell(result, rd)
 	}
 }
 
@@ -214,10 +214,10 @@ func (h *Hold) boundReleases() {
 
 // giveUpRelease ends a release whose lease is over. Its command may still be out; the
 // answer concerns nobody.
-func (h *Hold) giveUpRelease(fx *Effects) {
+func (h *Hold) giveUpRelease(rd *Ready) {
 	r := h.Entry
 	root := h.Parent == nil
-	h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, h.unavailable())), fx)
+	h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, h.unavailable())), rd)
 	if root {
 		if r.tried == Here {
 			r.tried = Unanswered // its time is over, here and on the server
@@ -235,9 +235,9 @@ func (h *Hold) unavailable() error {
 }
 
 // ended ends the release of a hold, or of a re-entry, by the command c.
-func (r *Entry) ended(c *Command, o *Outcome, fx *Effects) {
+func (r *Entry) ended(c *Command, o *Outcome, rd *Ready) {
 	r.released(c, o)
-	c.hold.released(nil, fx)
+	c.hold.released(nil, rd)
 }
 
 // released notes that a server has answered the release c.

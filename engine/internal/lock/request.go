@@ -41,7 +41,7 @@ type Request struct {
 	late       uint8
 	trying     bool
 	ended      bool
-	listed     bool // by an Effects
+	listed     bool // by a Ready
 	Patient    bool // a command of it waits its turn on a full lane, though it is Async
 }
 
@@ -116,7 +116,7 @@ func (a *Request) firstLease() time.Duration {
 	return lease
 }
 
-// end takes the request out of everything. The result follows by Effects.finish.
+// end takes the request out of everything. The result follows by Ready.finish.
 func (a *Request) end() {
 	a.ended = true
 	r := a.res
@@ -163,31 +163,31 @@ func (r *Entry) wakes(a, next *Request) bool {
 func (a *Request) Drop() { a.ended = true }
 
 // fail ends the request without the lock, for the given reason.
-func (a *Request) fail(why error, fx *Effects) {
+func (a *Request) fail(why error, rd *Ready) {
 	a.res.leaveServerQueue(a)
 	a.end()
 	a.res.Port.Counters().NotAcquired++
-	fx.finish(a, nil, why)
+	rd.finish(a, nil, why)
 }
 
 // grant ends the request with a hold.
-func (a *Request) grant(h *Hold, fx *Effects) {
+func (a *Request) grant(h *Hold, rd *Ready) {
 	a.end()
 	a.res.Port.Counters().Acquired++
-	fx.finish(a, h, nil)
+	rd.finish(a, h, nil)
 }
 
 // refuseLocal refuses a TryLock because this process holds the lock.
-func (a *Request) refuseLocal(h *Hold, fx *Effects) {
+func (a *Request) refuseLocal(h *Hold, rd *Ready) {
 	left := h.Until().Sub(a.res.Port.Stamp())
-	a.fail(&lockerr.Held{TTL: max(left, 0), Here: true, ID: h.ID, Kind: h.Kind}, fx)
+	a.fail(&lockerr.Held{TTL: max(left, 0), Here: true, ID: h.ID, Kind: h.Kind}, rd)
 }
 
 // Cancel gives up a request that has been admitted, and has not ended.
-func (a *Request) Cancel(s lockerr.Stop, fx *Effects) {
+func (a *Request) Cancel(s lockerr.Stop, rd *Ready) {
 	r := a.res
-	a.fail(a.gaveUp(s), fx)
-	r.GoOn(fx)
+	a.fail(a.gaveUp(s), rd)
+	r.GoOn(rd)
 }
 
 // giveUpAt bounds how long a TryLock waits for a connection, or for its turn.

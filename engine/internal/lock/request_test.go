@@ -17,8 +17,8 @@ func TestAWaiterThatNobodyHasRefusedLeavesOneThatPolls(t *testing.T) {
 	second := new(caller)
 	second.Init(second)
 	second.Kind = polling
-	l.does(func(fx *Effects) { r.Admit(&second.Request, fx) })
-	l.does(func(fx *Effects) { first.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, fx) })
+	l.does(func(rd *Ready) { r.Admit(&second.Request, rd) })
+	l.does(func(rd *Ready) { first.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, rd) })
 	l.reply(r, Outcome{Answer: Taken, TTL: -1})
 	if first.err == nil || once.err == nil {
 		t.Errorf("they wait still: %+v, %+v", first, once)
@@ -40,7 +40,7 @@ func TestATryLockBehindALockOfTheSameHoldIsRefusedAtOnce(t *testing.T) {
 		c := new(caller)
 		c.Init(c)
 		c.Once, c.Parent = once, &h.Hold
-		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		return c
 	}
 	first := under(false)

@@ -14,7 +14,7 @@ func (l *lab) wantPermits(r *Entry, n uint8, once bool) *caller {
 	c := new(caller)
 	c.Init(c)
 	c.Once, c.Kind, c.Permits = once, permits, n-1
-	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	return c
 }
 
@@ -46,7 +46,7 @@ func TestAPermitIsInNobodysWay(t *testing.T) {
 	for _, c := range callers {
 		u := new(leaver)
 		u.Port = u
-		sent := l.does(func(fx *Effects) { c.hold.Unlock(&u.Unlock, fx) })
+		sent := l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 		if sent != c.hold.Entry || sent.Cmd.What != Unlocking || sent.Cmd.ID != c.hold.ID {
 			t.Fatalf("%+v", sent)
 		}
@@ -68,7 +68,7 @@ func TestAWaiterForPermitsLooksNowAndThen(t *testing.T) {
 	if !w.listening {
 		t.Fatal("it does not listen")
 	}
-	l.does(func(fx *Effects) { r.wait.Subscribed(fx) })
+	l.does(func(rd *Ready) { r.wait.Subscribed(rd) })
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{Answer: Taken, TTL: time.Hour})
 	if d := w.at.Sub(l.now); d <= 0 || d > LongestSleepMissed {
@@ -96,12 +96,12 @@ func TestAfterOneWhoWantsManyTheNextTriesAtOnce(t *testing.T) {
 		r := l.name()
 		first, next := l.wantPermits(r, x.first, false), l.wantPermits(r, x.next, false)
 		l.reply(r, Outcome{Answer: Taken, TTL: time.Hour})
-		l.does(func(fx *Effects) { r.wait.Subscribed(fx) })
+		l.does(func(rd *Ready) { r.wait.Subscribed(rd) })
 		refuse := func() { l.reply(r, Outcome{Answer: Taken, TTL: time.Hour}) }
 		if !x.out {
 			refuse()
 		}
-		l.does(func(fx *Effects) { first.Cancel(lockerr.Stop{}, fx) })
+		l.does(func(rd *Ready) { first.Cancel(lockerr.Stop{}, rd) })
 		if x.out {
 			refuse()
 		}
@@ -131,7 +131,7 @@ func TestOfSeveralPermitsOneIsGone(t *testing.T) {
 		c := l.wantPermits(r, n, false)
 		l.reply(r, Outcome{})
 		cell := c.hold.Entry
-		l.does(func(fx *Effects) { c.hold.Gone(GoneOnServer, fx) })
+		l.does(func(rd *Ready) { c.hold.Gone(GoneOnServer, rd) })
 		if c.hold.why != GoneOnServer {
 			t.Errorf("%d permits: %v", n, c.hold.why)
 		}

@@ -51,11 +51,11 @@ func (h *Hold) Contexts() []Context {
 	return h.extra.contexts.InOrder()
 }
 
-// NextEnded is the next one after h of Effects.Ended.
+// NextEnded is the next one after h of Ready.Ended.
 func (h *Hold) NextEnded() *Hold { return h.extra.nextEnded }
 
 // announce arranges that the contexts and Done of h learn of its end.
-func (h *Hold) announce(fx *Effects) {
+func (h *Hold) announce(rd *Ready) {
 	r := h.Entry
 	n := 0
 	if h.extra != nil {
@@ -69,13 +69,13 @@ func (h *Hold) announce(fx *Effects) {
 	x.untold, x.nextUntold, r.untold = true, r.untold, h
 	if n > 0 {
 		r.telling++
-		x.nextEnded, fx.Ended = fx.Ended, h
-		fx.Contexts += n
+		x.nextEnded, rd.Ended = rd.Ended, h
+		rd.Contexts += n
 	}
 }
 
-// Told goes on with a name whose holds, Effects.Ended, have been told.
-func (r *Entry) Told(ended *Hold, fx *Effects) {
+// Told goes on with a name whose holds, Ready.Ended, have been told.
+func (r *Entry) Told(ended *Hold, rd *Ready) {
 	for h := ended; h != nil; {
 		x := h.extra
 		h, x.nextEnded, x.contexts = x.nextEnded, nil, waitq.Set[Context]{}
@@ -86,9 +86,9 @@ func (r *Entry) Told(ended *Hold, fx *Effects) {
 		x := h.extra
 		r.untold, x.nextUntold, x.untold = x.nextUntold, nil, false
 		h.Port.Told()
-		h.endHere(fx)
+		h.endHere(rd)
 	}
-	r.GoOn(fx)
+	r.GoOn(rd)
 }
 
 // IsTold reports whether h has ended and everybody knows.

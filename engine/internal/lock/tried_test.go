@@ -11,7 +11,7 @@ import (
 // gaveUp is what a request is told that has waited as long as it may.
 func (l *lab) gaveUp(c *caller) error {
 	l.t.Helper()
-	l.does(func(fx *Effects) { c.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}, fx) })
+	l.does(func(rd *Ready) { c.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}, rd) })
 	if !c.Ended() {
 		l.t.Fatal("it goes on")
 	}
@@ -40,7 +40,7 @@ func (l *lab) says(err error, held bool) {
 func permitsAsleep(l *lab) (r *Entry, head, next *caller) {
 	r = l.name()
 	lost := l.wantPermits(r, 1, false)
-	l.does(func(fx *Effects) { lost.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, fx) })
+	l.does(func(rd *Ready) { lost.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
 	head, next = l.wantPermits(r, 1, false), l.wantPermits(r, 1, false)
 	l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("the connection was lost")})
 	for r.Cmd.What == Settling {
@@ -69,7 +69,7 @@ func TestObstacle_AfterAReleaseWithoutAnAnswer_IsTheLatestTrys(t *testing.T) {
 				if d == nil {
 					t.Fatal("nothing is to be given back")
 				}
-				l.does(func(fx *Effects) { d.Fired(l.now, fx) })
+				l.does(func(rd *Ready) { d.Fired(l.now, rd) })
 				l.is(r, Settling)
 				l.reply(r, o)
 			}
@@ -105,7 +105,7 @@ func TestObstacle_NobodyIsKnownToHaveIt_IsUnavailable(t *testing.T) {
 		"lost": func(l *lab, r *Entry, head *caller) {
 			l.reply(r, Outcome{})
 			l.now = l.now.Add(2 * l.cfg.Lease)
-			l.does(func(fx *Effects) { head.hold.Check(l.now, fx) })
+			l.does(func(rd *Ready) { head.hold.Check(l.now, rd) })
 		},
 		"no answer, and nothing is sent": func(l *lab, r *Entry, _ *caller) {
 			l.reply(r, Outcome{Verdict: Busy, Err: errors.New("LOADING")})

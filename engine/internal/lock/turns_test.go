@@ -20,7 +20,7 @@ func TestAWriterWithAReaderBesideItIsNotHandedOver(t *testing.T) {
 		reader := new(caller)
 		reader.Init(reader)
 		reader.More().Beside = &c.hold.Hold
-		l.does(func(fx *Effects) { cell.Admit(&reader.Request, fx) })
+		l.does(func(rd *Ready) { cell.Admit(&reader.Request, rd) })
 		return reader
 	}
 	reader := ask()
@@ -66,16 +66,16 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 	if l.is(r, Unlocking); next.hold != nil {
 		t.Error("it was handed over, with a reader behind")
 	}
-	var fx Effects
+	var rd Ready
 	o := Outcome{Sent: l.now, Now: l.now}
-	r.Replied(&o, &fx)
-	fx.Deliver()
-	if fx.Forward != r || fx.Send != nil || r.Held() != Yielding {
+	r.Replied(&o, &rd)
+	rd.Deliver()
+	if rd.AdvanceReaders != r || rd.Send != nil || r.Held() != Yielding {
 		t.Fatalf("the readers do not come first: %+v", r.View())
 	}
-	l.does(func(fx *Effects) { cell.GoForward(nil, fx) })
+	l.does(func(rd *Ready) { cell.GoForward(nil, rd) })
 	l.is(cell, Acquiring)
-	l.does(func(fx *Effects) { r.GoAfter(fx) })
+	l.does(func(rd *Ready) { r.GoAfter(rd) })
 	l.is(r, Acquiring)
 }
 
@@ -89,21 +89,21 @@ func TestReadersBehindAWriterThatGivesUpGoOn(t *testing.T) {
 		w := l.ask(r, false)
 		l.reply(r, Outcome{Answer: Taken, TTL: time.Hour})
 		reader := l.ask(cell, false)
-		var fx Effects
+		var rd Ready
 		if who == "the reader" {
-			reader.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &fx)
+			reader.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &rd)
 			if cell.Held() != Freely || !cell.Out {
 				t.Errorf("the name of a reader that is gone: %+v", cell.View())
 			}
 			continue
 		}
-		w.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &fx)
-		if fx.Forward != r || r.Out {
+		w.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &rd)
+		if rd.AdvanceReaders != r || r.Out {
 			t.Errorf("the readers do not go on: %+v", r.View())
 		}
-		l.does(func(fx *Effects) { cell.GoForward(nil, fx) })
+		l.does(func(rd *Ready) { cell.GoForward(nil, rd) })
 		l.is(cell, Acquiring)
-		l.does(func(fx *Effects) { r.GoAfter(fx) })
+		l.does(func(rd *Ready) { r.GoAfter(rd) })
 	}
 }
 
@@ -119,14 +119,14 @@ func TestReadersBehindAWriterThatGivesUpInAnOutageGoOn(t *testing.T) {
 	if r.Held() != Stalled {
 		t.Fatalf("%+v", r.View())
 	}
-	var fx Effects
-	w.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &fx)
-	if fx.Forward != r || r.Out {
+	var rd Ready
+	w.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &rd)
+	if rd.AdvanceReaders != r || r.Out {
 		t.Fatalf("the readers do not go on: %+v", r.View())
 	}
-	l.does(func(fx *Effects) { cell.GoForward(nil, fx) })
+	l.does(func(rd *Ready) { cell.GoForward(nil, rd) })
 	l.is(cell, Acquiring)
-	l.does(func(fx *Effects) { r.GoAfter(fx) })
+	l.does(func(rd *Ready) { r.GoAfter(rd) })
 	if !r.Out || reader.Ended() {
 		t.Errorf("the name is %+v", r.View())
 	}
@@ -144,12 +144,12 @@ func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
 	if v := r.View(); !v.Waits || !r.wait.Port.(*bell).listening {
 		t.Fatalf("it does not listen: %+v", v)
 	}
-	l.does(func(fx *Effects) { r.wait.Subscribed(fx) })
+	l.does(func(rd *Ready) { r.wait.Subscribed(rd) })
 	l.now, w.hold.soon = l.now.Add(time.Second), false
-	if l.does(func(fx *Effects) { r.wait.Announced(fx) }); !w.hold.soon {
+	if l.does(func(rd *Ready) { r.wait.Announced(rd) }); !w.hold.soon {
 		t.Error("after a message it is not looked at")
 	}
-	l.does(func(fx *Effects) { reader.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, fx) })
+	l.does(func(rd *Ready) { reader.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, rd) })
 	l.unlock(w.hold)
 	l.reply(r, Outcome{})
 	if !r.View().Lingers {
@@ -169,13 +169,13 @@ func TestReadersBehindAWriterThatMayNotListenFail(t *testing.T) {
 	reader := l.ask(cell, false)
 	bell := r.wait.Port.(*bell)
 	bell.listening = false // as the server says
-	var fx Effects
-	r.wait.Forbidden("channel", errors.New("NOPERM"), &fx)
-	if fx.Forward != r || bell.listening {
-		t.Fatalf("they go on: %v; it listens again: %v", fx.Forward == r, bell.listening)
+	var rd Ready
+	r.wait.Forbidden("channel", errors.New("NOPERM"), &rd)
+	if rd.AdvanceReaders != r || bell.listening {
+		t.Fatalf("they go on: %v; it listens again: %v", rd.AdvanceReaders == r, bell.listening)
 	}
-	l.does(func(then *Effects) { cell.GoForward(fx.Why, then) })
-	l.does(func(fx *Effects) { r.GoAfter(fx) })
+	l.does(func(then *Ready) { cell.GoForward(rd.Err, then) })
+	l.does(func(rd *Ready) { r.GoAfter(rd) })
 	if !errors.Is(reader.err, lockerr.ErrInvalid) || !cell.Out || w.hold.state != live {
 		t.Errorf("the reader is told %v, its name is %+v", reader.err, cell.View())
 	}
@@ -199,7 +199,7 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	first, next := l.ask(r, false), l.ask(r, false)
 	l.reply(r, Outcome{}) // that has left, and the writer was sooner than the reader
 	alarm := cell.wait.Port.(*bell)
-	l.does(func(fx *Effects) { cell.wait.Announced(fx) })
+	l.does(func(rd *Ready) { cell.wait.Announced(rd) })
 	l.is(cell, Acquiring)
 	l.reply(cell, Outcome{Answer: Taken, TTL: time.Hour})
 	if v := cell.View(); v.Held != Behind || v.Waits || alarm.listening || alarm.at != 0 {
@@ -209,13 +209,13 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	if l.is(r, Unlocking); next.hold != nil {
 		t.Error("it was handed over, with a reader behind")
 	}
-	var fx Effects
+	var rd Ready
 	o := Outcome{Sent: l.now, Now: l.now}
-	r.Replied(&o, &fx)
-	if fx.Forward != r || r.Held() != Yielding {
+	r.Replied(&o, &rd)
+	if rd.AdvanceReaders != r || r.Held() != Yielding {
 		t.Fatalf("the reader does not come first: %+v", r.View())
 	}
-	l.does(func(fx *Effects) { cell.GoForward(nil, fx) })
+	l.does(func(rd *Ready) { cell.GoForward(nil, rd) })
 	l.reply(cell, Outcome{})
 	if reader.hold == nil {
 		t.Error("it has nothing")

@@ -144,51 +144,51 @@ func (w *Wait) pollPause(ttl time.Duration) time.Duration {
 }
 
 // Rang is called by the alarm: the sleep is over, or the lingering.
-func (w *Wait) Rang(fx *Effects) {
+func (w *Wait) Rang(rd *Ready) {
 	switch {
 	case w.over:
 	case w.linger:
 		w.end()
 		w.res.settled()
 	default:
-		w.act(w.Alarm(), fx)
+		w.act(w.Alarm(), rd)
 	}
 }
 
 // Subscribed is called when the server has confirmed the subscription.
-func (w *Wait) Subscribed(fx *Effects) {
+func (w *Wait) Subscribed(rd *Ready) {
 	if !w.over {
-		w.act(w.Confirmed(), fx)
+		w.act(w.Confirmed(), rd)
 	}
 }
 
 // Announced is called when a message has come over the channel.
-func (w *Wait) Announced(fx *Effects) {
+func (w *Wait) Announced(rd *Ready) {
 	if !w.over {
-		w.act(w.Message(), fx)
+		w.act(w.Message(), rd)
 	}
 }
 
 // wakeWriters has the writers of this process try whose name a reader has released, if the server
 // refused the message that would have told them.
-func (r *Entry) wakeWriters(fx *Effects) { fx.Wake = r.Port.Ahead(r) }
+func (r *Entry) wakeWriters(rd *Ready) { rd.Wake = r.Port.Ahead(r) }
 
 // Woken is called on what wakeWriters has found.
-func (r *Entry) Woken(fx *Effects) {
+func (r *Entry) Woken(rd *Ready) {
 	if w := r.wait; w != nil {
-		w.Announced(fx)
+		w.Announced(rd)
 	}
 }
 
 // Cut is called when the connection of the channel was lost.
-func (w *Wait) Cut(fx *Effects) {
+func (w *Wait) Cut(rd *Ready) {
 	if !w.over {
-		w.act(w.Disconnected(), fx)
+		w.act(w.Disconnected(), rd)
 	}
 }
 
 // Forbidden is called when the server does not let this user listen: all who wait fail.
-func (w *Wait) Forbidden(channel string, why error, fx *Effects) {
+func (w *Wait) Forbidden(channel string, why error, rd *Ready) {
 	if w.over {
 		return
 	}
@@ -200,27 +200,27 @@ func (w *Wait) Forbidden(channel string, why error, fx *Effects) {
 		if !ok {
 			break
 		}
-		a.fail(err, fx)
+		a.fail(err, rd)
 	}
 	if r.Port.Behind(r) { // for them it would listen again, and be refused again
-		fx.Forward, fx.Why = r, err
+		rd.AdvanceReaders, rd.Err = r, err
 		return
 	}
-	r.GoOn(fx)
+	r.GoOn(rd)
 }
 
 // act does what the wait decided. A waiter behind a hold of this process asks no server: what would have
 // it try has the hold looked at, for that may have been removed by somebody else.
-func (w *Wait) act(action waitq.Action, fx *Effects) {
+func (w *Wait) act(action waitq.Action, rd *Ready) {
 	r := w.res
 	switch {
 	case action == waitq.Nothing:
 	case r.hold != nil:
 		w.look()
 	case action == waitq.Try:
-		r.next(fx)
+		r.next(rd)
 	case r.waiters.Len() > 0 && r.holdBack(Stalled):
-		fx.Stalled = r
+		rd.Stalled = r
 	}
 	r.settled()
 }

@@ -16,7 +16,7 @@ func TestHold_OfAMonth_IsLookedAt(t *testing.T) {
 		c := new(caller)
 		c.Init(c)
 		c.Lease = lease
-		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		l.reply(r, Outcome{})
 		h := c.hold
 		l.now = l.now.Add(25 * 24 * time.Hour)
@@ -49,7 +49,7 @@ func TestDebt_WhoseTimeIsOver_DoesNotKeepAClosingEngine(t *testing.T) {
 		over := d.until
 		for range 3 { // the outage lasts
 			l.now = d.at
-			l.does(func(fx *Effects) { d.Fired(l.now, fx) })
+			l.does(func(rd *Ready) { d.Fired(l.now, rd) })
 		}
 		l.now = l.now.Add(time.Millisecond)
 		l.closing = true
@@ -87,7 +87,7 @@ func TestUnlock_SlotMoves_IsRepeatedWithin100ms(t *testing.T) {
 	l.reply(r, Outcome{})
 	u := new(leaver)
 	u.Port = u
-	l.does(func(fx *Effects) { c.hold.Unlock(&u.Unlock, fx) })
+	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 	for i := range 10 {
 		l.is(r, Unlocking)
 		l.reply(r, Outcome{Verdict: Busy, Moving: i > 5, Begun: i == 7})
@@ -114,12 +114,12 @@ func TestWait_LooksASecond_AreBounded(t *testing.T) {
 			c := new(caller)
 			c.Init(c)
 			c.Lease = lease
-			l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+			l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 			l.reply(r, Outcome{})
 			d := new(caller)
 			d.Init(d)
 			d.Kind = kind
-			l.does(func(fx *Effects) { r.Admit(&d.Request, fx) })
+			l.does(func(rd *Ready) { r.Admit(&d.Request, rd) })
 			w := r.wait.Port.(*bell)
 			if kind == 0 {
 				l.does(r.wait.Subscribed)
@@ -159,10 +159,10 @@ func TestWait_BeginsWhileContextsEnd_SleepIsBounded(t *testing.T) {
 		u := new(leaver)
 		u.Port = u
 		var ended *Hold
-		l.does(func(fx *Effects) { h.Unlock(&u.Unlock, fx); ended = fx.Ended })
+		l.does(func(rd *Ready) { h.Unlock(&u.Unlock, rd); ended = rd.Ended })
 		b := l.ask(r, false)
 		c := l.ask(r, false)
-		l.does(func(fx *Effects) { r.Told(ended, fx) })
+		l.does(func(rd *Ready) { r.Told(ended, rd) })
 		if b.hold == nil || c.hold != nil {
 			t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.What)
 		}
@@ -184,16 +184,16 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	l.reply(r, Outcome{})
 	x := l.ask(r, false) // comes, has the channel confirmed, and goes
 	l.does(r.wait.Subscribed)
-	l.does(func(fx *Effects) { x.Cancel(lockerr.Stop{Late: true}, fx) })
+	l.does(func(rd *Ready) { x.Cancel(lockerr.Stop{Late: true}, rd) })
 	h := a.hold
 	h.Bind(ender{})
 	u := new(leaver)
 	u.Port = u
 	var ended *Hold
-	l.does(func(fx *Effects) { h.Unlock(&u.Unlock, fx); ended = fx.Ended })
+	l.does(func(rd *Ready) { h.Unlock(&u.Unlock, rd); ended = rd.Ended })
 	b := l.ask(r, false)
 	c := l.ask(r, false)
-	l.does(func(fx *Effects) { r.Told(ended, fx) })
+	l.does(func(rd *Ready) { r.Told(ended, rd) })
 	if b.hold == nil || c.hold != nil {
 		t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.What)
 	}

@@ -4,7 +4,7 @@
 //
 // It is pure, like package lock. It has no socket, no goroutine, no channel, no lock, no clock and no
 // code of a user; a Port draws lots. An event is a call, made under the lock of the gathering.
-// It returns a Step, which the caller takes after the lock, and most of which it reports with another
+// It returns a Ready, which the caller takes after the lock, and most of which it reports with another
 // call:
 //
 //	what happens                    is called    and leaves one of

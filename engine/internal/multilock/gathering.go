@@ -81,17 +81,17 @@ func New(port Port, n int, once, async bool) Acquisition {
 }
 
 // Start begins.
-func (g *Acquisition) Start() Step {
+func (g *Acquisition) Start() Ready {
 	if g.once {
 		return g.try()
 	}
-	return Step{Do: Look}
+	return Ready{Do: Look}
 }
 
 // Looked is called with a lock that is not held and whose server is away, which is why it is
 // refused; -1 if there is none. That lock is waited for first: the others would be kept until
 // it is given up.
-func (g *Acquisition) Looked(away int, why error) Step {
+func (g *Acquisition) Looked(away int, why error) Ready {
 	if away < 0 {
 		return g.try()
 	}
@@ -101,47 +101,47 @@ func (g *Acquisition) Looked(away int, why error) Step {
 
 // try begins a round: every lock that is not held yet is tried once, all of them at the same
 // time.
-func (g *Acquisition) try() Step {
+func (g *Acquisition) try() Ready {
 	g.stage, g.out = Trying, len(g.parts)-g.held
 	// Only the first round may find a lane full: no caller could try later ones again.
-	return Step{Do: Try, Count: g.out, Patient: !g.async || g.rounds > 0}
+	return Ready{Do: Try, Count: g.out, Patient: !g.async || g.rounds > 0}
 }
 
 // Told is called with the result of one lock: granted, or why not.
-func (g *Acquisition) Told(i int, why error) Step {
+func (g *Acquisition) Told(i int, why error) Ready {
 	g.parts[i] = part{why, g.stop != nil}
 	if why == nil {
 		g.held++
 	}
 	if g.out--; g.out > 0 {
-		return Step{}
+		return Ready{}
 	}
 	n := g.held
 	if g.stage == Blocked && n > 0 && g.stop == nil { // the others are next
 		n = len(g.parts)
 	}
-	return Step{Do: Decide, Count: n}
+	return Ready{Do: Decide, Count: n}
 }
 
 // Decide goes on after a round.
-func (g *Acquisition) Decide() Step {
+func (g *Acquisition) Decide() Ready {
 	i := g.worst()
 	switch {
 	case i >= 0:
 		return g.refused(i)
 	case g.stage != Blocked || len(g.parts) == 1:
-		return Step{Do: Bind}
+		return Ready{Do: Bind}
 	case g.stop != nil:
 		return g.fail(g.stoppedAt(g.last))
 	}
-	return Step{Do: Look}
+	return Ready{Do: Look}
 }
 
 // Bound is called when the holds were bound together: all are held, as one.
 func (g *Acquisition) Bound() { g.stage = Over }
 
 // Lost is called when a lock had ended before the holds could be bound together.
-func (g *Acquisition) Lost(i int, why error) Step {
+func (g *Acquisition) Lost(i int, why error) Ready {
 	lost := Refusal{i, why}
 	if g.late++; g.once || g.late >= lock.MaxLate {
 		return g.fail(lost)
@@ -150,10 +150,10 @@ func (g *Acquisition) Lost(i int, why error) Step {
 	return g.giveBack()
 }
 
-func (g *Acquisition) giveBack() Step {
+func (g *Acquisition) giveBack() Ready {
 	g.held = 0
 	clear(g.parts)
-	return Step{Do: GiveBack}
+	return Ready{Do: GiveBack}
 }
 
 // The pause before a gathering blocks: none after the first refusal, as most locks are held
@@ -168,7 +168,7 @@ const (
 
 // GivenBack is called when all that were held have been given back; the round has taken so long. It
 // pauses, and then blocks on the lock that refused.
-func (g *Acquisition) GivenBack(round time.Duration) Step {
+func (g *Acquisition) GivenBack(round time.Duration) Ready {
 	d := time.Duration(0)
 	if g.rounds > 0 {
 		most := max(longPause, longRounds*round)
@@ -179,35 +179,35 @@ func (g *Acquisition) GivenBack(round time.Duration) Step {
 		return g.fail(g.stoppedAt(g.last))
 	}
 	g.stage = Pausing
-	return Step{Do: Pause, For: d}
+	return Ready{Do: Pause, For: d}
 }
 
 // PauseOver blocks on the lock that refused, unless the gathering was given up.
-func (g *Acquisition) PauseOver() Step {
+func (g *Acquisition) PauseOver() Ready {
 	if g.stage != Pausing {
-		return Step{}
+		return Ready{}
 	}
 	g.stage, g.out = Blocked, 1
-	return Step{Do: Wait, At: g.last.At, Patient: true}
+	return Ready{Do: Wait, At: g.last.At, Patient: true}
 }
 
 // Cancel gives the gathering up. It leaves Nothing if that has ended or was given up before.
-func (g *Acquisition) Cancel(s lockerr.Stop) Step {
+func (g *Acquisition) Cancel(s lockerr.Stop) Ready {
 	if g.stage == Over || g.stop != nil {
-		return Step{}
+		return Ready{}
 	}
 	g.stop = &s
 	if g.stage == Pausing {
 		return g.fail(g.stoppedAt(g.last))
 	}
-	return Step{Do: Withdraw}
+	return Ready{Do: Withdraw}
 }
 
 // fail ends the gathering without the locks.
-func (g *Acquisition) fail(r Refusal) Step {
+func (g *Acquisition) fail(r Refusal) Ready {
 	g.stage, g.held = Over, 0
 	if g.stop != nil && g.stop.Away != nil {
 		r.Why = g.stop.Because()
 	}
-	return Step{Do: Fail, At: max(r.At, 0), Why: r.Why}
+	return Ready{Do: Fail, At: max(r.At, 0), Why: r.Why}
 }

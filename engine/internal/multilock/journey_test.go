@@ -334,7 +334,7 @@ func TestTheLastResultDecides(t *testing.T) {
 				why = &lockerr.Held{}
 			}
 			s := g.Told(i, why)
-			if want := (Step{Do: Decide, Count: c.work}); i == 19 && s != want || i < 19 && s != (Step{}) {
+			if want := (Ready{Do: Decide, Count: c.work}); i == 19 && s != want || i < 19 && s != (Ready{}) {
 				t.Errorf("%+v: result %d: %+v", c, i, s)
 			}
 			if v := g.View(); v.Out != 19-i {

@@ -191,13 +191,13 @@ func (k *taker) names(held bool) string {
 	return strings.Join(all, " ")
 }
 
-var deeds = map[Deed]string{
+var deeds = map[Action]string{
 	Look: "looks", Try: "tries", Wait: "waits", Decide: "decides", GiveBack: "gives back",
 	Pause: "pauses", Bind: "binds", Withdraw: "withdraws", Fail: "fails",
 }
 
 // do has a step done later, as another goroutine may come between.
-func (k *taker) do(s Step) {
+func (k *taker) do(s Ready) {
 	switch s.Do {
 	case Nothing:
 	case Withdraw:
@@ -207,7 +207,7 @@ func (k *taker) do(s Step) {
 	}
 }
 
-func (k *taker) deed(s Step) {
+func (k *taker) deed(s Ready) {
 	l := k.l
 	switch s.Do {
 	case Look:

@@ -38,7 +38,7 @@ func (g *Acquisition) worst() int {
 }
 
 // refused goes on after a round in which a lock was refused: without the others.
-func (g *Acquisition) refused(i int) Step {
+func (g *Acquisition) refused(i int) Ready {
 	now, before := Refusal{i, g.parts[i].why}, g.last
 	g.last = now
 	first := lockerr.Of(now.Why)[0]

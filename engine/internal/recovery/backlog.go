@@ -32,8 +32,8 @@ type backlog struct {
 	kicked  bool          // the lane will be looked at
 }
 
-// step is what is sent next: a name's command, or a past release.
-type step struct {
+// ready is what is sent next: a name's command, or a past release.
+type ready struct {
 	res    Name    // nil: none
 	past   Release // if isPast
 	isPast bool
@@ -58,7 +58,7 @@ func (b *backlog) addPast(r Release, at clock.Instant) {
 // next takes out what is to be sent now, if anything may be, and counts it. Without a
 // connection (up) past releases stay: the engine is being closed then, which a Shutdown
 // may delay, and the lane may come up.
-func (b *backlog) next(up bool, now clock.Instant) (s step) {
+func (b *backlog) next(up bool, now clock.Instant) (s ready) {
 	if s.res = take(&b.urgent); s.res != nil {
 		b.out++
 		return s

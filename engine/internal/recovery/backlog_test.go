@@ -28,7 +28,7 @@ func somePast(n int) (list []Release) {
 }
 
 // name is the name of what is sent; "" for nothing.
-func (s step) name() string {
+func (s ready) name() string {
 	switch {
 	case s.isPast:
 		return s.past.Name

@@ -219,12 +219,12 @@ func (v *Recovery) resume(id env.Lane) {
 }
 
 // next takes out what is to be sent next on a lane.
-func (v *Recovery) next(id env.Lane, up bool) (*lane, step) {
+func (v *Recovery) next(id env.Lane, up bool) (*lane, ready) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	l := v.mu.lanes[id]
 	if l == nil {
-		return nil, step{}
+		return nil, ready{}
 	}
 	var now clock.Instant
 	if len(l.again) > 0 { // nobody else asks for the time

@@ -6,10 +6,10 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
-// Step is what a transition leaves to be done once the lock is given up: one thing, and what
+// Ready is what a transition leaves to be done once the lock is given up: one thing, and what
 // that needs.
-type Step struct {
-	Do      Deed
+type Ready struct {
+	Do      Action
 	At      int           // Wait, Fail: the lock
 	Why     error         // Fail: the reason
 	Count   int           // Try: of how many locks. Decide: for how many there will be work at most
@@ -17,13 +17,13 @@ type Step struct {
 	For     time.Duration // Pause
 }
 
-// Deed is a kind of step.
-type Deed uint8
+// Action is a kind of step.
+type Action uint8
 
-// The deeds.
+// The actions.
 const (
 	// Nothing: a result is awaited, or somebody else goes on.
-	Nothing Deed = iota
+	Nothing Action = iota
 	// Look whether the server of a lock that is not held is away; then Looked.
 	Look
 	// Try each lock that is not held, once. Their results come to Told.

@@ -9,26 +9,26 @@ import (
 // hold that ended on an event loop or a timer. Close waits for these goroutines.
 const FewContexts = 64
 
-// Run does what a transition has left to be done. The caller holds no lock. It may be an
+// Apply does what a transition has left to be done. The caller holds no lock. It may be an
 // event loop or a timer, so contexts are ended by a goroutine.
-func (t *Table) Run(fx *lock.Effects) {
-	if ended := fx.Ended; ended != nil {
+func (t *Table) Apply(rd *lock.Ready) {
+	if ended := rd.Ended; ended != nil {
 		t.Engine.Spawn(func() { endContexts(ended) })
 	}
 	// Then the wire, then the verdicts: the round trip is the longer wait.
-	if r := fx.Send; r != nil {
+	if r := rd.Send; r != nil {
 		t.submit(r)
 	}
-	if r := fx.Stalled; r != nil {
+	if r := rd.Stalled; r != nil {
 		t.Recovery.Add((*stalled)(r))
 	}
-	if r := fx.Forward; r != nil {
-		t.letForward(r, fx.Why)
+	if r := rd.AdvanceReaders; r != nil {
+		t.letForward(r, rd.Err)
 	}
-	if r := fx.Wake; r != nil {
+	if r := rd.Wake; r != nil {
 		ShardOf(r).goOn(r, (*lock.Entry).Woken)
 	}
-	fx.Deliver()
+	rd.Deliver()
 }
 
 // letForward goes on with the readers that are behind a name's writers, or fails them if there is
@@ -39,29 +39,29 @@ func (t *Table) letForward(writers *lock.Entry, why error) {
 	behind := sh.behind(writers)
 	sh.mu.Unlock()
 	for _, r := range behind {
-		sh.goOn(r, func(r *lock.Entry, fx *lock.Effects) { r.GoForward(why, fx) })
+		sh.goOn(r, func(r *lock.Entry, rd *lock.Ready) { r.GoForward(why, rd) })
 	}
 	sh.goOn(writers, (*lock.Entry).GoAfter)
 }
 
-// goOn makes a transition of one of several names, each of which has its own Effects.
-func (s *Shard) goOn(r *lock.Entry, with func(*lock.Entry, *lock.Effects)) {
-	var fx lock.Effects
+// goOn makes a transition of one of several names, each of which has its own Ready.
+func (s *Shard) goOn(r *lock.Entry, with func(*lock.Entry, *lock.Ready)) {
+	var rd lock.Ready
 	s.mu.Lock()
-	with(r, &fx)
+	with(r, &rd)
 	s.mu.Unlock()
-	s.Table.Run(&fx)
+	s.Table.Apply(&rd)
 }
 
-// RunForUser is Run for a caller's own goroutine, which ends a few contexts itself.
-func (t *Table) RunForUser(fx *lock.Effects) {
-	if ended := fx.Ended; ended != nil && fx.Contexts <= FewContexts {
-		fx.Ended = nil
-		defer t.Run(fx) // a user's context may panic; others wait for their verdicts
+// ApplyForUser is Apply for a caller's own goroutine, which ends a few contexts itself.
+func (t *Table) ApplyForUser(rd *lock.Ready) {
+	if ended := rd.Ended; ended != nil && rd.Contexts <= FewContexts {
+		rd.Ended = nil
+		defer t.Apply(rd) // a user's context may panic; others wait for their verdicts
 		endContexts(ended)
 		return
 	}
-	t.Run(fx)
+	t.Apply(rd)
 }
 
 // endContexts ends the contexts of holds of one name, and notes that they were told. No lock is
@@ -69,11 +69,11 @@ func (t *Table) RunForUser(fx *lock.Effects) {
 func endContexts(ended *lock.Hold) {
 	defer func() {
 		sh := ShardOf(ended.Entry)
-		var fx lock.Effects
+		var rd lock.Ready
 		sh.mu.Lock()
-		ended.Entry.Told(ended, &fx)
+		ended.Entry.Told(ended, &rd)
 		sh.mu.Unlock()
-		sh.Table.Run(&fx)
+		sh.Table.Apply(&rd)
 	}()
 	endHolds(ended)
 }

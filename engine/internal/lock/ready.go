@@ -2,7 +2,7 @@ package lock
 
 import "github.com/pawl-lock/pawl/engine/internal/waitq"
 
-// Effects are what a transition leaves to be done once the shard's lock is released, in
+// Ready are what a transition leaves to be done once the shard's lock is released, in
 // this order: ending contexts, sending the next command (which may take a lane's lock,
 // write a socket, or complete at once) or handing the name to recovery, letting others go on,
 // and telling callers their results. No user code runs under a lock.
@@ -10,54 +10,54 @@ import "github.com/pawl-lock/pawl/engine/internal/waitq"
 // A transition that ends a hold with contexts sends nothing: the next command is chosen
 // when the contexts have ended (see telling.go).
 //
-// An Effects lives on the stack: its lists are linked through their own members, and
+// A Ready lives on the stack: its lists are linked through their own members, and
 // nothing points back to it.
-type Effects struct {
+type Ready struct {
 	// Ended are holds of one name with contexts, which must end before the name goes on:
 	// see Told. The others follow with NextEnded.
 	Ended    *Hold
 	Contexts int // how many they have together
 
-	Send    *Entry // whose Cmd is to be sent
-	Stalled *Entry // for the recovery queue
-	Forward *Entry // those that are Behind it go on, and then it; see handover.go
-	Why     error  // if not nil, they fail instead
-	Wake    *Entry // its first waiter tries: a release was not announced; see Entry.Woken
+	Send           *Entry // whose Cmd is to be sent
+	Stalled        *Entry // for the recovery queue
+	AdvanceReaders *Entry // those that are Behind it go on, and then it; see handover.go
+	Err            error  // if not nil, they fail instead
+	Wake           *Entry // its first waiter tries: a release was not announced; see Entry.Woken
 
 	acquired               waitq.Chain[*Request] // with their verdicts, in order
 	unlocked, lastUnlocked *Unlock
 }
 
 // finish lists a request that has its verdict.
-func (fx *Effects) finish(a *Request, h *Hold, why error) {
+func (rd *Ready) finish(a *Request, h *Hold, why error) {
 	if a.listed {
 		panic("BUG: engine: acquisition finished twice")
 	}
 	a.listed = true
 	a.Port.Settled(h, why)
-	fx.acquired.Push(&a.place)
+	rd.acquired.Push(&a.place)
 }
 
 // finishUnlock lists an Unlock that has its verdict.
-func (fx *Effects) finishUnlock(u *Unlock) {
-	if fx.lastUnlocked == nil {
-		fx.unlocked = u
+func (rd *Ready) finishUnlock(u *Unlock) {
+	if rd.lastUnlocked == nil {
+		rd.unlocked = u
 	} else {
-		fx.lastUnlocked.next = u
+		rd.lastUnlocked.next = u
 	}
-	fx.lastUnlocked = u
+	rd.lastUnlocked = u
 }
 
 // Deliver tells the callers. No lock is held.
-func (fx *Effects) Deliver() {
+func (rd *Ready) Deliver() {
 	for {
-		a, ok := fx.acquired.Pop()
+		a, ok := rd.acquired.Pop()
 		if !ok {
 			break
 		}
 		a.Port.Deliver() // it may go back to its pool
 	}
-	for u := fx.unlocked; u != nil; {
+	for u := rd.unlocked; u != nil; {
 		next := u.next
 		u.Port.Deliver()
 		u = next
