@@ -143,12 +143,12 @@ func TestLock_RefusedWhileRecoveryHasItsName_IsNotPaused(t *testing.T) {
 		return p.Stats().Forwarded["EVALSHA"] == 2 && e.Stats().InFlight == 0
 	})
 	r := resourceOf(e, "x")
-	held := func(why lock.Holdback) func() bool {
+	held := func(why lock.Blocked) func() bool {
 		return func() bool {
 			sh := driver.ShardOf(r)
 			sh.Lock()
 			defer sh.Unlock()
-			return r.Held() == why
+			return r.Blocked() == why
 		}
 	}
 	p.ReplaceReply(acquireOf("x"), []byte("-BUSY Redis is busy\r\n"), 1)
@@ -158,7 +158,7 @@ func TestLock_RefusedWhileRecoveryHasItsName_IsNotPaused(t *testing.T) {
 	try := e.Mutex("x").TryLockAsync(tries)
 	eventually(t, "the TryLock is out", func() bool { return e.Stats().InFlight == 1 })
 	p.Cut(faultproxy.Carried("SUBSCRIBE"))
-	eventually(t, "the name is stalled", held(lock.Stalled))
+	eventually(t, "the name is stalled", held(lock.Disconnected))
 	p.Resume()
 	eventually(t, "the TryLock is refused, for now", func() bool { return e.Stats().InFlight == 0 })
 	giveUp()

@@ -53,10 +53,10 @@ func (t *Counter) drop(rd *Ready) {
 		}
 	}
 	t.failNew(rd)
-	if t.holdback != freely { // recovery or a timer finds it over
-		if t.holdback == stalled {
+	if t.blocked != notBlocked { // recovery or a timer finds it over
+		if t.blocked == disconnected {
 			t.Port.Unstalled()
 		}
-		t.holdback = freely
+		t.blocked = notBlocked
 	}
 }

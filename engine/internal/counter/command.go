@@ -65,7 +65,7 @@ func (c *Command) Wanted(now clock.Instant) bool {
 // first: a release may serve the waiters of the same command.
 func (t *Counter) choose() bool {
 	c := &t.Cmd
-	c.beside = t.holdback == looking
+	c.beside = t.blocked == readsOnly
 	looks := t.looks
 	if t.looks = false; c.beside {
 		t.chooseLooks()
@@ -80,7 +80,7 @@ func (t *Counter) choose() bool {
 		}
 	}
 	if len(c.Ops) == 0 && !c.Asks {
-		if t.holdback == freely { // who was refused has gone
+		if t.blocked == notBlocked { // who was refused has gone
 			t.refusal = nil
 		}
 		return false
@@ -215,7 +215,7 @@ func (t *Counter) Replied(o *Outcome, rd *Ready) {
 		t.refusal = nil
 	}
 	if o.Verdict != lock.Answered && o.Verdict != lock.Unwanted {
-		t.lookNoMore()
+		t.blockReads()
 	}
 	switch v := o.Verdict; {
 	case v == lock.Shut:
@@ -233,13 +233,13 @@ func (t *Counter) Replied(o *Outcome, rd *Ready) {
 	case v == lock.Busy:
 		t.refusal = o.Err
 		t.noteRefusal(o)
-		why := paused
+		why := backingOff
 		if o.Begun && c.Number != 0 {
 			t.doubt(o)
 		}
 		if !c.doubt {
 			if c.Number != 0 {
-				why = looking
+				why = readsOnly
 			}
 			t.dissolve()
 		}
@@ -269,9 +269,9 @@ func (t *Counter) notSent(o *Outcome, rd *Ready) {
 	switch {
 	case o.Verdict == lock.Unwanted:
 	case o.Verdict == lock.Full || o.Moving:
-		t.pause(paused, o.Now, false)
-	case t.holdBack(stalled):
-		rd.Stalled = t
+		t.pause(backingOff, o.Now, false)
+	case t.block(disconnected):
+		rd.Disconnected = t
 	}
 }
 

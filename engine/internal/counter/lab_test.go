@@ -107,7 +107,7 @@ func (l *lab) finish(rd *Ready) {
 	if rd.Send != nil {
 		l.sent, l.outSince = append(l.sent, l.written()), l.now
 	}
-	if rd.Stalled != nil && !rd.Stalled.Out { // else recovery was told before that nobody wants it
+	if rd.Disconnected != nil && !rd.Disconnected.Out { // else recovery was told before that nobody wants it
 		if l.stalled {
 			l.t.Fatal("recovery has it twice")
 		}

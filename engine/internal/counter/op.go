@@ -180,7 +180,7 @@ func (t *Counter) trouble() error {
 
 // trouble is why the server does not answer the op.
 func (op *Op) trouble() error {
-	if t := op.tally; t.holdback == looking && op.looks() {
+	if t := op.tally; t.blocked == readsOnly && op.looks() {
 		return t.Port.Trouble()
 	}
 	return op.tally.trouble()

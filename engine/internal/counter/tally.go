@@ -49,33 +49,33 @@ type Counter struct {
 	skips    bool          // others get their turn; the alarm ends that
 	turnEnds clock.Instant // 0: it has not begun
 
-	holdback holdback
-	pauses   uint8  // refusals in a row, for the pause between them
-	refusal  error  // why the server refuses for now
-	looks    bool   // what only looks is to be sent next, without the rest
-	sent     uint64 // commands so far
-	came     uint64 // waiters so far,
-	asked    uint64 // when the channel was asked for last,
-	heard    uint64 // and when what was confirmed was
-	refused  bool   // the latest command that tried has refused a waiter
-	Out      bool
+	blocked blocked
+	pauses  uint8  // refusals in a row, for the pause between them
+	refusal error  // why the server refuses for now
+	looks   bool   // what only looks is to be sent next, without the rest
+	sent    uint64 // commands so far
+	came    uint64 // waiters so far,
+	asked   uint64 // when the channel was asked for last,
+	heard   uint64 // and when what was confirmed was
+	refused bool   // the latest command that tried has refused a waiter
+	Out     bool
 }
 
-// holdback says why nothing of the name may be sent, or only looks.
-type holdback uint8
+// blocked says why nothing of the name may be sent, or only looks.
+type blocked uint8
 
 const (
-	freely  holdback = iota
-	stalled          // no connection: recovery goes on with it
-	paused           // the server refuses for now: the timer of the pause goes on with it
-	looking          // the same, but it may answer who only looks
+	notBlocked   blocked = iota
+	disconnected         // no connection: recovery goes on with it
+	backingOff           // the server refuses for now: the timer of the pause goes on with it
+	readsOnly            // the same, but it may answer who only looks
 )
 
 // Ready are what a transition leaves to be done once the shard's lock is released: sending
 // the command or handing the name to recovery, then telling callers.
 type Ready struct {
-	Send    *Counter // whose Cmd is to be sent
-	Stalled *Counter // for the recovery queue
+	Send         *Counter // whose Cmd is to be sent
+	Disconnected *Counter // for the recovery queue
 
 	completed []OpPort // in order
 }
@@ -134,7 +134,7 @@ func (t *Counter) GoOn(rd *Ready) {
 
 func (t *Counter) next(rd *Ready) {
 	c := &t.Cmd
-	if c.out || t.holdback == stalled || t.holdback == paused {
+	if c.out || t.blocked == disconnected || t.blocked == backingOff {
 		return
 	}
 	if c.tooOld(t.Port.Now()) {
@@ -153,11 +153,11 @@ func (t *Counter) settled() {
 	if t.waiters.Len() == 0 {
 		t.keepForAMoment()
 	}
-	if t.InUse() || t.pausing() || t.wait.Listening() || t.Out {
+	if t.InUse() || t.backsOff() || t.wait.Listening() || t.Out {
 		return
 	}
-	if t.holdback == stalled {
-		t.holdback = freely
+	if t.blocked == disconnected {
+		t.blocked = notBlocked
 		t.Port.Unstalled()
 	}
 	t.Port.Silence()
@@ -168,8 +168,8 @@ func (t *Counter) settled() {
 // pause holds the name back for a moment after a refusal, longer each time; not so if its slot
 // is being migrated, which ends by itself. A server that refuses writes, as one without memory,
 // may be asked during the pause by who only looks, as long as it answers that.
-func (t *Counter) pause(why holdback, now clock.Instant, moving bool) {
-	if !t.holdBack(why) {
+func (t *Counter) pause(why blocked, now clock.Instant, moving bool) {
+	if !t.block(why) {
 		return
 	}
 	t.pauses = min(t.pauses+1, 6)
@@ -180,40 +180,40 @@ func (t *Counter) pause(why holdback, now clock.Instant, moving bool) {
 	t.Port.PauseUntil(now.Add(d/2 + t.Port.Draw(d/2)))
 }
 
-// lookNoMore ends the looks of a pause.
-func (t *Counter) lookNoMore() {
-	if t.holdback == looking {
-		t.holdback = paused
+// blockReads ends the looks of a pause.
+func (t *Counter) blockReads() {
+	if t.blocked == readsOnly {
+		t.blocked = backingOff
 	}
 }
 
-func (t *Counter) pausing() bool { return t.holdback == paused || t.holdback == looking }
+func (t *Counter) backsOff() bool { return t.blocked == backingOff || t.blocked == readsOnly }
 
-// holdBack keeps the name from sending, unless something does so already: then that goes on
+// block keeps the name from sending, unless something does so already: then that goes on
 // with it.
-func (t *Counter) holdBack(why holdback) bool {
-	if t.holdback != freely {
+func (t *Counter) block(why blocked) bool {
+	if t.blocked != notBlocked {
 		return false
 	}
-	t.holdback = why
+	t.blocked = why
 	return true
 }
 
 // PauseOver ends a pause.
 func (t *Counter) PauseOver(rd *Ready) {
-	if t.pausing() {
-		t.holdback = freely
+	if t.backsOff() {
+		t.blocked = notBlocked
 		t.GoOn(rd)
 	}
 }
 
 // Resume goes on with a name that recovery lists.
 func (t *Counter) Resume(rd *Ready) {
-	if t.holdback == stalled {
-		t.holdback = freely
+	if t.blocked == disconnected {
+		t.blocked = notBlocked
 		t.GoOn(rd)
 	}
 }
 
 // Stalls reports whether recovery is to go on with it.
-func (t *Counter) Stalls() bool { return t.holdback == stalled }
+func (t *Counter) Stalls() bool { return t.blocked == disconnected }

@@ -12,6 +12,6 @@ type View struct {
 func (t *Counter) View() View {
 	return View{
 		t.calls.Len(), t.waiters.Len(), t.tries.Len(), t.held.Len(),
-		t.Cmd.out, t.Cmd.doubt, t.wait.Listening(), t.skips, uint8(t.holdback), t.Cmd.Number,
+		t.Cmd.out, t.Cmd.doubt, t.wait.Listening(), t.skips, uint8(t.blocked), t.Cmd.Number,
 	}
 }

@@ -156,9 +156,9 @@ func (t *Counter) Forbidden(why error, rd *Ready) {
 // act does what the wait says: after a lost connection many names try, so that is paced.
 func (t *Counter) act(a waitq.Action, rd *Ready) {
 	if a == waitq.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 {
-		t.lookNoMore() // the end of the pause paces it, too
-		if t.holdBack(stalled) {
-			rd.Stalled = t
+		t.blockReads() // the end of the pause paces it, too
+		if t.block(disconnected) {
+			rd.Disconnected = t
 		}
 	}
 	t.GoOn(rd)

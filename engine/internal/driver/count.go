@@ -157,8 +157,8 @@ func (t *Table) ApplyCount(rd *counter.Ready) {
 		c := countOf(rd.Send)
 		t.Client.Submit(c.route, (*countCommand)(c))
 	}
-	if rd.Stalled != nil {
-		t.Recovery.Add((*stalledCount)(countOf(rd.Stalled)))
+	if rd.Disconnected != nil {
+		t.Recovery.Add((*stalledCount)(countOf(rd.Disconnected)))
 	}
 	rd.Deliver()
 }

@@ -19,7 +19,7 @@ func (t *Table) Apply(rd *lock.Ready) {
 	if r := rd.Send; r != nil {
 		t.submit(r)
 	}
-	if r := rd.Stalled; r != nil {
+	if r := rd.Disconnected; r != nil {
 		t.Recovery.Add((*stalled)(r))
 	}
 	if r := rd.AdvanceReaders; r != nil {

@@ -59,7 +59,7 @@ func (s *stalled) GoOn(by *lock.Pace) recovery.Went {
 	}
 	sh.Lock()
 	defer sh.Unlock()
-	if r.Held() == lock.Stalled {
+	if r.Blocked() == lock.Disconnected {
 		return recovery.StalledAgain
 	}
 	return recovery.Sent

@@ -160,7 +160,7 @@ func (s *Shard) behind(writers *lock.Entry) (all []*lock.Entry) {
 		return nil
 	}
 	for _, r := range c.members {
-		if r.Held() == lock.Behind {
+		if r.Blocked() == lock.BehindWriter {
 			all = append(all, r)
 		}
 	}
@@ -250,7 +250,7 @@ func (s *Shard) Behind(r *lock.Entry) bool {
 		return false
 	}
 	c := s.crowds[r.Name]
-	return c != nil && slices.ContainsFunc(c.members, func(r *lock.Entry) bool { return r.Held() == lock.Behind })
+	return c != nil && slices.ContainsFunc(c.members, func(r *lock.Entry) bool { return r.Blocked() == lock.BehindWriter })
 }
 
 // Readers implements lock.Port.

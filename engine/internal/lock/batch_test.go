@@ -391,11 +391,11 @@ func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
 			if first.hold.alarm != first.hold.serverUntil {
 				t.Errorf("%s: the release ends at %v, want %v", what, first.hold.alarm, first.hold.serverUntil)
 			}
-			switch r.held {
-			case Paused:
+			switch r.blocked {
+			case BackingOff:
 				l.now = l.paused
 				l.does(r.PauseOver)
-			case Stalled:
+			case Disconnected:
 				l.does(func(rd *Ready) { r.Resume(nil, rd) })
 			}
 			if x.burned {

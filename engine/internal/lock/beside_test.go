@@ -45,7 +45,7 @@ func TestAReaderBesideAWriterThatHasEndedIsAsAnyOther(t *testing.T) {
 		t.Fatal(next.err)
 	}
 	l.reply(cell, Outcome{Answer: Taken, TTL: 1})
-	if cell.Held() != Behind {
+	if cell.Blocked() != BehindWriter {
 		t.Errorf("it is not behind the next writer: %+v", cell.View())
 	}
 }

@@ -276,7 +276,7 @@ func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 		r.pause(o.Now, o.Moving)
 		return
 	}
-	if r.holdBack(Stalled) { // otherwise it is listed already
-		rd.Stalled = r
+	if r.block(Disconnected) { // otherwise it is listed already
+		rd.Disconnected = r
 	}
 }

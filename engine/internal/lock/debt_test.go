@@ -37,7 +37,7 @@ func TestTimerOfADebt(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			r := l.name()
-			r.held = Paused // nothing is sent before the test looks
+			r.blocked = BackingOff // nothing is sent before the test looks
 			d := r.compensate(1, 0, c.grade, lease, l.now)
 			d.due, d.until = c.due, l.now.Add(c.until)
 			d.wakeAt(l.now.Add(c.set))

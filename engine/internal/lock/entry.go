@@ -47,7 +47,7 @@ type Entry struct {
 	wait          *Wait                 // nil until a first refusal
 	Cmd           Command
 
-	held    Holdback
+	blocked Blocked
 	refused uint8 // refusals in a row, for the pause between tries
 	// Spent: recovery or a timer points to it still: not for use again.
 	Spent bool
@@ -64,29 +64,29 @@ type Entry struct {
 	untold  *Hold  // holds that ended while contexts of the name have not
 }
 
-// Holdback says why no command of the name may be sent.
-type Holdback uint8
+// Blocked says why no command of the name may be sent.
+type Blocked uint8
 
 // The reasons.
 const (
-	Freely   Holdback = iota
-	Stalled           // no connection: the recovery queue goes on with it
-	Paused            // the server refuses for now: the pause timer goes on with it
-	Behind            // a reader, while a writer of this process comes first: see handover.go
-	Yielding          // a writer's name, while readers that stayed behind it go first
+	NotBlocked        Blocked = iota
+	Disconnected              // no connection: the recovery queue goes on with it
+	BackingOff                // the server refuses for now: the pause timer goes on with it
+	BehindWriter              // a reader, while a writer of this process comes first: see handover.go
+	YieldingToReaders         // a writer's name, while readers that stayed behind it go first
 )
 
-// holdBack keeps the name from sending, unless something does so already: then that
+// block keeps the name from sending, unless something does so already: then that
 // goes on with it, and a refusal meets the next command.
-func (r *Entry) holdBack(why Holdback) bool {
-	if r.held != Freely {
+func (r *Entry) block(why Blocked) bool {
+	if r.blocked != NotBlocked {
 		return false
 	}
-	r.held = why
+	r.blocked = why
 	return true
 }
 
-// letGo is called by what holds the name back: recovery, which lists it, or the timer of
+// unblock is called by what holds the name back: recovery, which lists it, or the timer of
 // its pause. Nobody else ends that, or either would still point to the entry when it
 // serves another name:
 //
@@ -94,19 +94,19 @@ func (r *Entry) holdBack(why Holdback) bool {
 //	asleep                out                   freely
 //	its channel is lost                         stalled: listed by recovery
 //	                      refused: BUSY         must stay so
-func (r *Entry) letGo(why Holdback) bool {
-	if r.held != why {
+func (r *Entry) unblock(why Blocked) bool {
+	if r.blocked != why {
 		return false
 	}
-	r.held = Freely
+	r.blocked = NotBlocked
 	return true
 }
 
-// setFree lets a name go that has nothing to send any more. What held it back points to
+// unblockForGood lets a name go that has nothing to send any more. What held it back points to
 // the entry still, so it never serves another name.
-func (r *Entry) setFree() {
-	if r.held != Freely {
-		r.held, r.Spent = Freely, true
+func (r *Entry) unblockForGood() {
+	if r.blocked != NotBlocked {
+		r.blocked, r.Spent = NotBlocked, true
 	}
 }
 
@@ -114,7 +114,7 @@ func (r *Entry) setFree() {
 // Compensations come first: what this process may still hold unknowingly stands in
 // everybody's way. Who runs the Ready sends it.
 func (r *Entry) next(rd *Ready) {
-	if r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {
+	if r.Cmd.What != Nothing || r.blocked != NotBlocked || r.telling != 0 {
 		return
 	}
 	if r.sendCompensations(rd) || r.serveHold(rd) || r.headsTurn && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd) {
@@ -207,7 +207,7 @@ func (r *Entry) serveHead(rd *Ready) bool {
 // longer each time; not so if its slot is being migrated, which ends by itself, with
 // messages to nobody meanwhile.
 func (r *Entry) pause(now clock.Instant, moving bool) {
-	if !r.holdBack(Paused) {
+	if !r.block(BackingOff) {
 		return
 	}
 	r.refused = min(r.refused+1, 6)
@@ -222,7 +222,7 @@ func (r *Entry) pause(now clock.Instant, moving bool) {
 // PauseOver ends a pause. A paused entry stays in the table, and one that Close set free
 // serves no other name, so r is still the one that was paused.
 func (r *Entry) PauseOver(rd *Ready) {
-	if r.letGo(Paused) {
+	if r.unblock(BackingOff) {
 		r.GoOn(rd)
 	}
 }
@@ -248,16 +248,16 @@ func (r *Entry) settled() {
 	case !waiting && r.wait != nil && !r.Cmd.Head:
 		r.linger()
 	}
-	if r.InUse() || r.held == Paused || r.held == Yielding || r.telling != 0 || behind {
+	if r.InUse() || r.blocked == BackingOff || r.blocked == YieldingToReaders || r.telling != 0 || behind {
 		return
 	}
-	r.letGo(Behind)
+	r.unblock(BehindWriter)
 	r.tried = Unanswered // the next acquisition must find out by itself
 	if r.wait != nil || r.Out {
 		return
 	}
-	if r.held == Stalled { // an outage may last, and names be used once
-		r.setFree()
+	if r.blocked == Disconnected { // an outage may last, and names be used once
+		r.unblockForGood()
 		r.Port.Unstalled(r)
 	}
 	r.Out = true
@@ -283,15 +283,15 @@ func (r *Entry) First() *Request {
 	return first
 }
 
-// Held says why no command may be sent.
-func (r *Entry) Held() Holdback { return r.held }
+// Blocked says why no command may be sent.
+func (r *Entry) Blocked() Blocked { return r.blocked }
 
 // Urgent reports whether it has something to give back, or a hold.
 func (r *Entry) Urgent() bool { return r.compensations != nil || r.hold != nil }
 
 // Resume goes on with a name that recovery lists, and counts what is sent.
 func (r *Entry) Resume(by *Pace, rd *Ready) {
-	if !r.letGo(Stalled) {
+	if !r.unblock(Disconnected) {
 		return
 	}
 	if r.next(rd); rd.Send != nil {
@@ -322,7 +322,7 @@ func (r *Entry) Vacate() bool {
 // View is what a name shows to those who only look: reports and tests.
 type View struct {
 	What          What // of the command in flight
-	Held          Holdback
+	Held          Blocked
 	Tried         Tried
 	Refusals      uint8 // in a row
 	Hold          bool
@@ -338,7 +338,7 @@ type View struct {
 
 // View is called under the shard's lock.
 func (r *Entry) View() View {
-	v := View{What: r.Cmd.What, Held: r.held, Tried: r.tried, Refusals: r.refused, Hold: r.hold != nil, Waiters: r.waiters.Len()}
+	v := View{What: r.Cmd.What, Held: r.blocked, Tried: r.tried, Refusals: r.refused, Hold: r.hold != nil, Waiters: r.waiters.Len()}
 	if a, ok := r.waiters.Front(); ok {
 		v.Attempts = a.Attempts
 	}

@@ -164,14 +164,14 @@ func (t *Grant) grantsOne() bool {
 // do not keep the writers of their own process out for ever, nor writers the readers, they take
 // turns, as with sync.RWMutex:
 //
-//   - A reader that comes while a writer has the name, or waits for it, stays Behind. It
+//   - A reader that comes while a writer has the name, or waits for it, stays BehindWriter. It
 //     asks no server. A TryLock does not wait, so it does not stay behind either; nor does a
 //     reader that reads beside the writer.
 //   - A reader that goes on may find that another process has the lock. If a writer of its own
-//     process gets it after that one, the reader is Behind again once it has been refused: that
+//     process gets it after that one, the reader is BehindWriter again once it has been refused: that
 //     writer's successors would take the lock sooner than the reader could hear of a release.
-//   - When a writer's hold has ended, all readers that are Behind go on, and only then the
-//     next writer. So a grant is not handed over while a reader is Behind.
+//   - When a writer's hold has ended, all readers that are BehindWriter go on, and only then the
+//     next writer. So a grant is not handed over while a reader is BehindWriter.
 //   - When the last writer that waits gives up, they go on, too.
 //
 // The first commands of readers that go on are sent before that of the next writer:
@@ -204,7 +204,7 @@ func (r *Entry) behind(a *Request) *Entry {
 // of them has the name by now; else nil.
 func (r *Entry) overtaken() *Entry {
 	a := r.First()
-	if a == nil || r.held != Freely {
+	if a == nil || r.blocked != NotBlocked {
 		return nil
 	}
 	if w := r.ahead(a); w != nil && w.hold != nil {
@@ -216,7 +216,7 @@ func (r *Entry) overtaken() *Entry {
 // stayBehind has r ask no server until it is its turn. The writers must hear of a removal, for
 // nobody else here does.
 func (r *Entry) stayBehind(w *Entry) {
-	r.held = Behind
+	r.blocked = BehindWriter
 	if own := r.wait; own != nil {
 		own.Port.Silence()
 		own.end()
@@ -234,26 +234,26 @@ func (r *Entry) timely() *Hold {
 	return nil
 }
 
-// yieldToReaders is called when the outermost hold has ended: those that are Behind come next.
+// yieldToReaders is called when the outermost hold has ended: those that are BehindWriter come next.
 func (r *Entry) yieldToReaders() {
 	if r.Port.Behind(r) {
-		r.holdBack(Yielding)
+		r.block(YieldingToReaders)
 	}
 }
 
-// letForward has those go on that are Behind r, if it is their turn.
+// letForward has those go on that are BehindWriter r, if it is their turn.
 func (r *Entry) letForward(rd *Ready) {
 	if r.telling != 0 || r.hold != nil {
 		return
 	}
-	if r.held == Yielding || r.waiters.Len() == 0 && r.Port.Behind(r) {
+	if r.blocked == YieldingToReaders || r.waiters.Len() == 0 && r.Port.Behind(r) {
 		rd.AdvanceReaders = r
 	}
 }
 
-// GoForward goes on with readers that were Behind, or fails them if there is a reason.
+// GoForward goes on with readers that were BehindWriter, or fails them if there is a reason.
 func (r *Entry) GoForward(why error, rd *Ready) {
-	if !r.letGo(Behind) {
+	if !r.unblock(BehindWriter) {
 		return
 	}
 	for a := r.First(); a != nil && why != nil; a = r.First() {
@@ -262,8 +262,8 @@ func (r *Entry) GoForward(why error, rd *Ready) {
 	r.GoOn(rd)
 }
 
-// GoAfter goes on with the name that was Yielding, when those that were Behind have gone on.
+// GoAfter goes on with the name that was YieldingToReaders, when those that were BehindWriter have gone on.
 func (r *Entry) GoAfter(rd *Ready) {
-	r.letGo(Yielding)
+	r.unblock(YieldingToReaders)
 	r.goOnAfter(rd)
 }

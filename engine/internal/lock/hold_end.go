@@ -215,7 +215,7 @@ func (r *Entry) shut(c *Command, rd *Ready) {
 }
 
 func (r *Entry) drop(rd *Ready) {
-	r.setFree()
+	r.unblockForGood()
 	r.failAll(rd)
 	if h := r.hold; h != nil {
 		if h.state == live {

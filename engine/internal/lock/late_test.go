@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// held makes a hold with a fixed lease.
+// blocked makes a hold with a fixed lease.
 func (l *lab) held(r *Entry, lease time.Duration) *tenant {
 	l.t.Helper()
 	c := new(caller)

@@ -215,7 +215,7 @@ func (j *journey) check() {
 	if holders > 1 {
 		j.fail("%d holders", holders)
 	}
-	if v := j.r; v.Cmd.What == Nothing && v.held == Freely && v.telling == 0 && !v.Out {
+	if v := j.r; v.Cmd.What == Nothing && v.blocked == NotBlocked && v.telling == 0 && !v.Out {
 		if h := v.hold; h != nil && h.state == releasing {
 			j.fail("an Unlock is forgotten")
 		}
@@ -234,7 +234,7 @@ func (j *journey) check() {
 			j.fail("no wait behind a hold")
 		}
 		b := v.wait.Port.(*bell)
-		if v.wait.Ready() && v.Cmd.What == Nothing && v.held == Freely {
+		if v.wait.Ready() && v.Cmd.What == Nothing && v.blocked == NotBlocked {
 			j.fail("awake behind a hold")
 		}
 		if !v.hold.watched() {
@@ -274,10 +274,10 @@ func (j *journey) timers() (next clock.Instant) {
 			return at <= j.now
 		}
 		switch {
-		case j.r.held == Paused && due(j.paused):
+		case j.r.blocked == BackingOff && due(j.paused):
 			j.do(j.r.PauseOver)
 			continue
-		case j.r.held == Stalled:
+		case j.r.blocked == Disconnected:
 			j.do(func(rd *Ready) { j.r.Resume(nil, rd) })
 			continue
 		}

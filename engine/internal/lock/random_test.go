@@ -294,7 +294,7 @@ func (j *journey) finish() {
 		if busy {
 			continue
 		}
-		if j.r.Out || !j.r.InUse() && j.r.wait == nil && j.r.held == Freely {
+		if j.r.Out || !j.r.InUse() && j.r.wait == nil && j.r.blocked == NotBlocked {
 			break
 		}
 		if next == 0 {

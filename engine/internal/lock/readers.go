@@ -39,7 +39,7 @@ import (
 //     leaves at once if there are others. The last one is released as in any Entry.
 //  3. A loss of the grant ends all of its holds in one transition. While contexts of any of them are alive,
 //     neither the compensation nor the release of the last one is sent (Resource.telling).
-//  4. An Entry of readers has a hold or waiters, never both. So waiters that are Behind a writer do
+//  4. An Entry of readers has a hold or waiters, never both. So waiters that are BehindWriter a writer do
 //     not hold back the release that this writer waits for.
 //  5. The server counts a joint owner once. Re-entries are counted here, one at a time, and their leases end
 //     here. So no command concerns one of several holds.
@@ -74,7 +74,7 @@ func (r *Entry) joins(a *Request) bool {
 // readers that arrived before that writer.
 func (s *Readers) For(a *Request) *Entry {
 	q := s.queue
-	if q == nil || a.Once || a.beside() != nil || !q.joins(a) || q.held != Behind && q.behind(a) != nil {
+	if q == nil || a.Once || a.beside() != nil || !q.joins(a) || q.blocked != BehindWriter && q.behind(a) != nil {
 		return nil
 	}
 	return q

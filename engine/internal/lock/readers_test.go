@@ -43,11 +43,11 @@ func (l *readersLab) come(change ...func(a *Request)) *caller {
 	if r == nil {
 		r = l.cell()
 	}
-	if r.held == Behind {
+	if r.blocked == BehindWriter {
 		l.behind = r
 	}
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
-	if r.held == Behind {
+	if r.blocked == BehindWriter {
 		l.behind = r
 	}
 	return c
@@ -170,7 +170,7 @@ func TestReaders_WhoComesAfterTheLastUnlock_DoesNotJoin(t *testing.T) {
 		a := l.granted()
 		grant := a.hold.Entry
 		if !sent {
-			grant.held = Stalled
+			grant.blocked = Disconnected
 		}
 		l.unlock(a.hold)
 		b, c := l.come(), l.come(once)
@@ -322,7 +322,7 @@ func TestReaders_WhoComesAsAWriterWaits_IsBehindIt(t *testing.T) {
 	l.reply(l.writers, Outcome{Answer: Taken, TTL: time.Hour})
 	b, c := l.come(), l.come()
 	l.waits(b)
-	if l.joined(a, once); b.res.Held() != Behind || c.res != b.res || b.res == a.res {
+	if l.joined(a, once); b.res.Blocked() != BehindWriter || c.res != b.res || b.res == a.res {
 		t.Fatalf("%+v", b.res.View())
 	}
 	for range 2 {
@@ -357,7 +357,7 @@ func TestReaders_WhoComesAfterAWriter_DoesNotWaitWithThoseBefore(t *testing.T) {
 	l.ask(l.writers, false)
 	l.reply(l.writers, Outcome{Answer: Taken, TTL: time.Hour})
 	b := l.come()
-	if b.res == a.res || a.res.Held() != Freely || b.res.Held() != Behind {
+	if b.res == a.res || a.res.Blocked() != NotBlocked || b.res.Blocked() != BehindWriter {
 		t.Fatalf("before %+v, after %+v", a.res.View(), b.res.View())
 	}
 	l.does(func(rd *Ready) { a.res.wait.Announced(rd) })

@@ -19,8 +19,8 @@ type Ready struct {
 	Contexts int // how many they have together
 
 	Send           *Entry // whose Cmd is to be sent
-	Stalled        *Entry // for the recovery queue
-	AdvanceReaders *Entry // those that are Behind it go on, and then it; see handover.go
+	Disconnected   *Entry // for the recovery queue
+	AdvanceReaders *Entry // those that are BehindWriter it go on, and then it; see handover.go
 	Err            error  // if not nil, they fail instead
 	Wake           *Entry // its first waiter tries: a release was not announced; see Entry.Woken
 

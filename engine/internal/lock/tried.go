@@ -110,7 +110,7 @@ func (a *Request) Obstacle(late bool) error {
 		// Re-entries wait for each other; the hold itself is not in their way.
 		holder, tried = a.Parent.child, Unanswered
 	}
-	if r.held == Behind {
+	if r.blocked == BehindWriter {
 		if w := r.Port.Ahead(r); w != nil && w.First() != nil && w.hold == nil {
 			return w.First().Obstacle(late)
 		} else if w != nil {
@@ -122,14 +122,14 @@ func (a *Request) Obstacle(late bool) error {
 		return &lockerr.Held{TTL: max(holder.Until().Sub(now), 0), Here: true, ID: holder.ID, Kind: holder.Kind}
 	case r.telling != 0:
 		return &lockerr.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
-	case r.held == Stalled && !r.Port.Up(r.Route), late && a.unheard():
+	case r.blocked == Disconnected && !r.Port.Up(r.Route), late && a.unheard():
 	case tried == Elsewhere:
 		held := &lockerr.Held{TTL: a.left(now)}
 		if r.wait != nil {
 			held.Owner = r.wait.holder.String()
 		}
 		return held
-	case tried == Here, r.held == Behind:
+	case tried == Here, r.blocked == BehindWriter:
 		return &lockerr.Held{TTL: -1, Here: true} // it changes hands just now
 	}
 	trouble := a.trouble()

@@ -52,7 +52,7 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 	l.reply(r, Outcome{})
 	next := l.ask(r, false)
 	reader := l.ask(cell, false)
-	if cell.Held() != Behind || cell.Cmd.What != Nothing {
+	if cell.Blocked() != BehindWriter || cell.Cmd.What != Nothing {
 		t.Fatalf("it does not stay behind: %+v", cell.View())
 	}
 	if err := reader.Obstacle(false); !errors.Is(err, lockerr.ErrHeld) {
@@ -70,7 +70,7 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 	o := Outcome{Sent: l.now, Now: l.now}
 	r.Replied(&o, &rd)
 	rd.Deliver()
-	if rd.AdvanceReaders != r || rd.Send != nil || r.Held() != Yielding {
+	if rd.AdvanceReaders != r || rd.Send != nil || r.Blocked() != YieldingToReaders {
 		t.Fatalf("the readers do not come first: %+v", r.View())
 	}
 	l.does(func(rd *Ready) { cell.GoForward(nil, rd) })
@@ -92,7 +92,7 @@ func TestReadersBehindAWriterThatGivesUpGoOn(t *testing.T) {
 		var rd Ready
 		if who == "the reader" {
 			reader.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &rd)
-			if cell.Held() != Freely || !cell.Out {
+			if cell.Blocked() != NotBlocked || !cell.Out {
 				t.Errorf("the name of a reader that is gone: %+v", cell.View())
 			}
 			continue
@@ -116,7 +116,7 @@ func TestReadersBehindAWriterThatGivesUpInAnOutageGoOn(t *testing.T) {
 	w := l.ask(r, false)
 	reader := l.ask(cell, false)
 	l.reply(r, Outcome{Verdict: NotSent})
-	if r.Held() != Stalled {
+	if r.Blocked() != Disconnected {
 		t.Fatalf("%+v", r.View())
 	}
 	var rd Ready
@@ -202,7 +202,7 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	l.does(func(rd *Ready) { cell.wait.Announced(rd) })
 	l.is(cell, Acquiring)
 	l.reply(cell, Outcome{Answer: Taken, TTL: time.Hour})
-	if v := cell.View(); v.Held != Behind || v.Waits || alarm.listening || alarm.at != 0 {
+	if v := cell.View(); v.Held != BehindWriter || v.Waits || alarm.listening || alarm.at != 0 {
 		t.Fatalf("the reader is not behind the writer: %+v", v)
 	}
 	l.unlock(first.hold)
@@ -212,7 +212,7 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	var rd Ready
 	o := Outcome{Sent: l.now, Now: l.now}
 	r.Replied(&o, &rd)
-	if rd.AdvanceReaders != r || r.Held() != Yielding {
+	if rd.AdvanceReaders != r || r.Blocked() != YieldingToReaders {
 		t.Fatalf("the reader does not come first: %+v", r.View())
 	}
 	l.does(func(rd *Ready) { cell.GoForward(nil, rd) })

@@ -47,7 +47,7 @@ func (r *Entry) headKind() (kind uint8, polls bool) {
 	switch a, ok := r.waiters.Front(); {
 	case ok:
 		kind = a.Kind
-	case r.hold != nil: // others are Behind it
+	case r.hold != nil: // others are BehindWriter it
 		kind = r.hold.Kind
 	default:
 		return 0, false
@@ -219,8 +219,8 @@ func (w *Wait) act(action waitq.Action, rd *Ready) {
 		w.look()
 	case action == waitq.Try:
 		r.next(rd)
-	case r.waiters.Len() > 0 && r.holdBack(Stalled):
-		rd.Stalled = r
+	case r.waiters.Len() > 0 && r.block(Disconnected):
+		rd.Disconnected = r
 	}
 	r.settled()
 }

@@ -44,7 +44,7 @@ func TestDebt_WhoseTimeIsOver_DoesNotKeepAClosingEngine(t *testing.T) {
 	for _, lease := range []time.Duration{30 * time.Second, time.Hour} {
 		l := newLab(t)
 		r := l.name()
-		r.held = Stalled
+		r.blocked = Disconnected
 		d := r.compensate(1, 0, certain, lease, l.now.Add(lease))
 		over := d.until
 		for range 3 { // the outage lasts

@@ -22,8 +22,8 @@ var mutants = []mutant{
 	{"internal/lock/entry.go", "\t\tw := r.ensureWait()\n\t\tw.listen()\n\t\tw.sleepBehindHold(r.hold)", "\t\tr.ensureWait()", "a waiter behind a hold hears of its removal"},
 	{"internal/lock/wait.go", "\th.verifiedAt = milliseconds(now)\n\th.Port.RenewSoon()\n", "\th.verifiedAt = milliseconds(now)\n", "a waiter behind a hold has it looked at"},
 	{"internal/lock/wait.go", "if d := w.longestSleep(); !h.watched() ||", "if d := w.longestSleep(); false &&", "rare: the same though no message comes"},
-	{"internal/lock/wait.go", "\tcase r.waiters.Len() > 0 && r.holdBack(Stalled):\n\t\trd.Stalled = r\n", "", "waiters that a lost connection wakes try, paced"},
-	{"internal/lock/entry.go", "\tif r.letGo(Paused) {\n\t\tr.GoOn(rd)", "\tif r.letGo(Paused) {\n\t\tr.settled()", "a pause ends"},
+	{"internal/lock/wait.go", "\tcase r.waiters.Len() > 0 && r.block(Disconnected):\n\t\trd.Disconnected = r\n", "", "waiters that a lost connection wakes try, paced"},
+	{"internal/lock/entry.go", "\tif r.unblock(BackingOff) {\n\t\tr.GoOn(rd)", "\tif r.unblock(BackingOff) {\n\t\tr.settled()", "a pause ends"},
 	{"internal/waitq/wait.go", "\tif w.gen != w.triedAt {", "\tif false {", "an event between a try and its refusal wakes"},
 	{"internal/waitq/wait.go", "func (w *Wait) wake(paced bool) Action {\n\tif w.state != asleep {\n\t\treturn Nothing // a try that is out sees that gen moved\n\t}\n\tw.state = idle", "func (w *Wait) wake(paced bool) Action {\n\tif w.state != asleep {\n\t\treturn Nothing // a try that is out sees that gen moved\n\t}", "a waiter that is woken is awake"},
 	{"internal/waitq/wait.go", "func (w *Wait) Reset() { w.state = idle }", "func (w *Wait) Reset() {}", "a try that did not reach the server is over"},
@@ -56,7 +56,7 @@ var mutants = []mutant{
 	{"internal/lock/compensation.go", "\tcase d.certainty == certain || r.Port.Closing():", "\tcase true:", "an owner in doubt may come to life after the first release"},
 	{"internal/lock/compensation.go", "\t\td.certainty = repeat\n\t\td.wakeAt(o.Now.Add(time.Second))", "\t\td.certainty = repeat\n\t\td.wakeAt(o.Now.Add(time.Hour))", "an owner in doubt is released again after a second"},
 	// Contexts and re-entry.
-	{"internal/lock/entry.go", "|| r.held != Freely || r.telling != 0 {", "|| r.held != Freely {", "nothing is sent while contexts of an ended hold are alive"},
+	{"internal/lock/entry.go", "|| r.blocked != NotBlocked || r.telling != 0 {", "|| r.blocked != NotBlocked {", "nothing is sent while contexts of an ended hold are alive"},
 	{"internal/lock/telling.go", "\t\tx.nextEnded, rd.Ended = rd.Ended, h\n", "", "the contexts of a hold end with it"},
 	{"internal/lock/hold_end.go", "\t\tc.end(why, loss, now, rd)\n\t\tc.setOver()\n", "", "a re-entry ends with its hold"},
 	{"internal/lock/hold.go", "\treturn min(h.OwnUntil(), h.Parent.Until())\n", "\treturn h.OwnUntil()\n", "a re-entry lasts no longer than its hold"},
@@ -89,9 +89,9 @@ var mutants = []mutant{
 	{"internal/waitq/wait.go", "\tif w.state == skipping {\n\t\tw.state = asleep\n\t}\n", "", "a head that skipped its turn tries after it"},
 	// Commands and recovery.
 	{"internal/lock/command.go", "\tc.ID = r.drawOwner(a)", "\tc.ID = 4711", "an owner is used for one grant"},
-	{"internal/lock/command.go", "\tif r.holdBack(Stalled) { // otherwise it is listed already\n\t\trd.Stalled = r\n\t}", "", "what could not be sent is sent later"},
+	{"internal/lock/command.go", "\tif r.block(Disconnected) { // otherwise it is listed already\n\t\trd.Disconnected = r\n\t}", "", "what could not be sent is sent later"},
 	{"internal/lock/command.go", "\tif c.Head && r.wait != nil {\n\t\tr.wait.Reset()\n\t}", "", "a try that was not sent is over"},
-	{"internal/lock/entry.go", "\tif r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {", "\tif r.held != Freely || r.telling != 0 {", "a name has one command in flight"},
+	{"internal/lock/entry.go", "\tif r.Cmd.What != Nothing || r.blocked != NotBlocked || r.telling != 0 {", "\tif r.blocked != NotBlocked || r.telling != 0 {", "a name has one command in flight"},
 	{"internal/lock/entry.go", "if r.sendCompensations(rd) || r.serveHold(rd)", "if r.serveHold(rd)", "a compensation is paid"},
 	{"internal/lock/entry.go", "r.tries.Len() > 0 || r.compensations != nil ||", "r.tries.Len() > 0 ||", "a name with a compensation is kept"},
 	{"internal/recovery/recovery.go", "\tv.mu.Unlock()\n\tv.resume(id)\n}\n\n// Rerouted", "\tv.mu.Unlock()\n}\n\n// Rerouted", "a lane that comes up goes on"},
@@ -161,7 +161,7 @@ var mutants = []mutant{
 	{"internal/counter/wait.go", "\tif !t.skips && !t.Cmd.attempts {\n", "\tif false {\n", "when the first leaves the next one tries: it may want less"},
 	{"internal/counter/wait.go", "\t\tt.skips = false\n", "", "a turn that was skipped ends"},
 	{"internal/counter/tally.go", "\tif c.tooOld(t.Port.Now()) {\n", "\tif c.doubt {\n", "a doubt is repeated before it is given up"},
-	{"internal/driver/count.go", "\tif rd.Stalled != nil {\n", "\tif false {\n", "a count that could not send goes on later"},
+	{"internal/driver/count.go", "\tif rd.Disconnected != nil {\n", "\tif false {\n", "a count that could not send goes on later"},
 	{"internal/counter/op.go", "op.taken && op.What != Acquire && !op.looks()", "op.taken && op.What != Acquire && op.What != Add && !op.looks()", "who gives an AddPermits up that is out is told that nobody knows"},
 	{"counters.go", "what: counter.Drain,", "what: counter.Look,", "Drain takes what it says"},
 	{"internal/counter/answer.go", "\t\t\top.end(answer, nil, rd)\n", "\t\t\top.end(1, nil, rd)\n", "Drain, SetPermits and Available say what the server has answered"},
@@ -183,8 +183,8 @@ var mutants = []mutant{
 	{"internal/watchdog/renewer.go", "\tthird := r.cfg.Lease / 3\n\tif r.slotted", "\tthird := r.cfg.Lease * 3\n\tif r.slotted", "a renewal is due before the end"},
 	{"internal/watchdog/renewer.go", "\tr.joinWithin(m, now, sixth+r.cfg.Draw(sixth))", "\t_ = sixth\n\tr.Join(m, now.Add(2*r.cfg.Lease))", "the first renewal is due before the end"},
 	// RWMutex.
-	{"internal/lock/handover.go", "\tif r.held == Yielding || r.waiters.Len() == 0 && r.Port.Behind(r) {", "\tif false {", "readers that stayed behind a writer go on"},
-	{"internal/lock/handover.go", "\tif r.held == Yielding || r.waiters", "\tif r.held == Yielding || r.held == Freely && r.waiters", "they go on in an outage, too (found by the simulation)"},
+	{"internal/lock/handover.go", "\tif r.blocked == YieldingToReaders || r.waiters.Len() == 0 && r.Port.Behind(r) {", "\tif false {", "readers that stayed behind a writer go on"},
+	{"internal/lock/handover.go", "\tif r.blocked == YieldingToReaders || r.waiters", "\tif r.blocked == YieldingToReaders || r.blocked == NotBlocked && r.waiters", "they go on in an outage, too (found by the simulation)"},
 	{"internal/lock/handover.go", "\tw.wait.stopLingering()\n\tw.settled()\n", "\tw.wait.stopLingering()\n", "a writer hears of its removal for readers behind it (found by the simulation)"},
 	{"internal/lock/handover.go", "\tif r.Place == 0 || a.beside() != nil {", "\tif r.Place == 0 {", "who reads beside a writer does not stay behind it"},
 	{"internal/lock/command.go", "\t\tc.hold = h\n", "", "a reader is granted beside its writer"},
@@ -203,7 +203,7 @@ var mutants = []mutant{
 	{"internal/lock/readers.go", "return s.grant.timely()", "return s.grant.hold", "a reader does not join while the release is out"},
 	{"internal/lock/readers.go", "w.hold != nil || w.telling != 0)", "false)", "rare: nor while the writer has the lock that the grant is beside"},
 	{"internal/lock/readers.go", "\t\ts.grant = nil // a writer", "\t\t// a writer", "survives: what was removed is found out by its next renewal"},
-	{"internal/lock/readers.go", " || q.held != Behind && q.behind(a) != nil {", " {", "survives: it gets in before the writer of its process, once"},
+	{"internal/lock/readers.go", " || q.blocked != BehindWriter && q.behind(a) != nil {", " {", "survives: it gets in before the writer of its process, once"},
 	{"internal/lock/readers.go", "HandOverFor >= yieldFor && a.plain() &&", "HandOverFor >= yieldFor &&", "who asks for a lease of its own has one"},
 	{"internal/lock/readers.go", "a.Want == 0 && (a.AckedGiven || cfg.Replicas == 0)", "true", "who asks for replicas is granted by them"},
 	{"internal/lock/readers.go", "\tr.joinAll(r.hold, rd)\n", "", "who waited with one that is granted the lock has it, too"},
@@ -266,6 +266,6 @@ var mutants = []mutant{
 	{"internal/script/call.go", "if counts = counts && lease != 0; counts {", "if counts = false; counts {", "and it is counted"},
 
 	// Of the attack on removals and refusals.
-	{"internal/counter/command.go", "\t\t\t\twhy = looking\n", "", "rare: who only looks does not wait behind what is refused"},
+	{"internal/counter/command.go", "\t\t\t\twhy = readsOnly\n", "", "rare: who only looks does not wait behind what is refused"},
 	{"internal/counter/close.go", " && (op.What != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
 }
