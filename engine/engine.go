@@ -344,7 +344,7 @@ func (e *Engine) close() error {
 	e.table.EndHolds()
 	clean := e.table.AwaitEmpty(timeout)
 	e.table.Renewer.Close()
-	_ = e.table.Client.Close() // fails what is unanswered: see lock.Shut
+	_ = e.table.Client.Close() // fails what is unanswered: see lock.ClientClosed
 	e.table.Drop()
 	e.table.Timers.Close()
 	e.hooks.close()

@@ -324,7 +324,7 @@ func (u *unlockingAll) result(cause error) error {
 		case one.Told:
 			errs[i] = one.Err
 		case h.IsOver(): // lost: its release has not been asked for yet
-			errs[i] = h.Verdict()
+			errs[i] = h.UnlockResult()
 		case cause == nil: // the others have decided
 		default:
 			errs[i] = h.StopAwaiting(&one.Unlock, cause)

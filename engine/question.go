@@ -133,11 +133,11 @@ func (q *question[T]) Wanted() bool { return !q.over() }
 // Complete implements resp.Request.
 func (q *question[T]) Complete(r resp.Reply) {
 	switch driver.Classify(r.Err) {
-	case lock.Answered:
+	case lock.Replied:
 		q.end(r.Value, nil)
 	case lock.WrongType:
 		q.end(resp.Value{}, lockerr.Because(ErrWrongType, r.Err))
-	case lock.Denied:
+	case lock.Refused:
 		q.end(resp.Value{}, r.Err)
 	case lock.Unknown:
 		q.unanswered(r.Err)
@@ -147,7 +147,7 @@ func (q *question[T]) Complete(r resp.Reply) {
 			return
 		}
 		q.wait(r.Err)
-	case lock.Full, lock.Unwanted, lock.Shut, lock.Busy:
+	case lock.LaneFull, lock.Cancelled, lock.ClientClosed, lock.RetryLater:
 		if driver.Begun(r.Err) {
 			q.unanswered(r.Err)
 			return

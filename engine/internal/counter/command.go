@@ -196,7 +196,7 @@ func (t *Counter) turnOver() bool {
 
 // Outcome is what became of a command.
 type Outcome struct {
-	Verdict    lock.Verdict
+	Verdict    lock.Result
 	Answers    []int64 // to each operation, and to the look of a latch
 	NoCount    bool    // the key is no count
 	Superseded bool    // a later command has been executed
@@ -211,26 +211,26 @@ type Outcome struct {
 func (t *Counter) Replied(o *Outcome, rd *Ready) {
 	c := &t.Cmd
 	c.out = false
-	if o.Verdict.Heard() && !c.beside {
+	if o.Verdict.Answered() && !c.beside {
 		t.refusal = nil
 	}
-	if o.Verdict != lock.Answered && o.Verdict != lock.Unwanted {
+	if o.Verdict != lock.Replied && o.Verdict != lock.Cancelled {
 		t.blockReads()
 	}
 	switch v := o.Verdict; {
-	case v == lock.Shut:
+	case v == lock.ClientClosed:
 		t.drop(rd)
 	case !v.Sent():
 		t.notSent(o, rd)
-	case v == lock.Answered && o.Superseded:
+	case v == lock.Replied && o.Superseded:
 		t.giveUp(nil, rd)
-	case v == lock.Answered:
+	case v == lock.Replied:
 		t.answered(o, rd)
 	case v == lock.Unknown && c.Number == 0:
 		t.dissolve()
 	case v == lock.Unknown:
 		t.doubt(o)
-	case v == lock.Busy:
+	case v == lock.RetryLater:
 		t.refusal = o.Err
 		t.noteRefusal(o)
 		why := backingOff
@@ -255,7 +255,7 @@ func (t *Counter) Replied(o *Outcome, rd *Ready) {
 func (t *Counter) noteRefusal(o *Outcome) {
 	for _, op := range t.Cmd.Ops {
 		if op.What == Release {
-			t.Port.Refused(o.Err, o.Verdict != lock.Busy)
+			t.Port.Refused(o.Err, o.Verdict != lock.RetryLater)
 			return
 		}
 	}
@@ -267,8 +267,8 @@ func (t *Counter) notSent(o *Outcome, rd *Ready) {
 		t.dissolve()
 	}
 	switch {
-	case o.Verdict == lock.Unwanted:
-	case o.Verdict == lock.Full || o.Moving:
+	case o.Verdict == lock.Cancelled:
+	case o.Verdict == lock.LaneFull || o.Moving:
 		t.pause(backingOff, o.Now, false)
 	case t.block(disconnected):
 		rd.Disconnected = t

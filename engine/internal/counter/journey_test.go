@@ -93,7 +93,7 @@ func TestADoubtIsRepeatedAsItIs(t *testing.T) {
 	l.ask("c", "p9")
 	l.resume()
 	l.wantSent("1 a1")
-	l.fail(lock.Busy)
+	l.fail(lock.RetryLater)
 	l.do(l.tally.PauseOver)
 	l.wantSent("1 a1")
 	l.answer(1)
@@ -502,7 +502,7 @@ func TestDeniedAndWrongType(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a1")
-	l.fail(lock.Denied)
+	l.fail(lock.Refused)
 	if a.why != errLab {
 		t.Error(a.why)
 	}
@@ -510,7 +510,7 @@ func TestDeniedAndWrongType(t *testing.T) {
 	l = newLab(t, Semaphore)
 	a = l.ask("a", "a1")
 	l.fail(lock.Unknown)
-	l.fail(lock.Denied)
+	l.fail(lock.Refused)
 	if !errors.Is(a.why, lockerr.ErrOutcomeUnknown) || !errors.Is(a.why, errLab) {
 		t.Error(a.why)
 	}
@@ -567,7 +567,7 @@ func TestADoubtThatWaitsForRoomForTooLong(t *testing.T) {
 	if l.tally.Cmd.Wanted(l.now) {
 		t.Error("it is wanted still")
 	}
-	l.fail(lock.Unwanted)
+	l.fail(lock.Cancelled)
 	l.wantSent("")
 	if !errors.Is(a.why, lockerr.ErrOutcomeUnknown) {
 		t.Error(a.why)

@@ -169,7 +169,7 @@ func (l *lab) ask(name, what string) *caller {
 func (l *lab) answer(codes ...int64) { l.t.Helper(); l.reply(Outcome{Answers: codes}) }
 
 // fail has the command that is out end with that verdict.
-func (l *lab) fail(v lock.Verdict) { l.t.Helper(); l.reply(Outcome{Verdict: v, Err: errLab}) }
+func (l *lab) fail(v lock.Result) { l.t.Helper(); l.reply(Outcome{Verdict: v, Err: errLab}) }
 
 var errLab = fmt.Errorf("the server says no")
 

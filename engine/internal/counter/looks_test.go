@@ -14,7 +14,7 @@ func TestLooksDoNotWaitForASlotThatMoves(t *testing.T) {
 	l.ask("a", "c")
 	b := l.ask("b", "w")
 	l.wantSent("1 c0")
-	l.reply(Outcome{Verdict: lock.Busy, Err: errLab, Moving: true})
+	l.reply(Outcome{Verdict: lock.RetryLater, Err: errLab, Moving: true})
 	l.wantSent("0 v")
 	l.answer(0)
 	if b.settled != 1 {
@@ -34,7 +34,7 @@ func TestLooksDoNotWaitForAServerThatRefusesWrites(t *testing.T) {
 	l.ask("a", "l3")
 	b, c := l.ask("b", "w"), l.ask("c", "v")
 	l.wantSent("1 l3")
-	l.fail(lock.Busy)
+	l.fail(lock.RetryLater)
 	l.wantSent("0 v0 v")
 	l.answer(2, 2)
 	if c.settled != 1 || b.settled != 0 {
@@ -48,7 +48,7 @@ func TestLooksDoNotWaitForAServerThatRefusesWrites(t *testing.T) {
 		l.now = l.pauses
 		l.do(l.tally.PauseOver)
 		l.wantSent(fmt.Sprint(number, " l3 v"))
-		l.fail(lock.Busy)
+		l.fail(lock.RetryLater)
 		l.wantSent("0 v")
 		l.answer(2)
 		if d := l.pauses.Sub(l.now); d < 2*last {
@@ -67,11 +67,11 @@ func TestLooksDoNotWaitForAServerThatRefusesWrites(t *testing.T) {
 // As soon as the server answers looks no more, nothing is sent before the pause is over.
 func TestLooksThatFailWaitForTheEndOfThePause(t *testing.T) {
 	t.Parallel()
-	for _, v := range []lock.Verdict{lock.Busy, lock.NotSent, lock.Full, lock.Unknown} {
+	for _, v := range []lock.Result{lock.RetryLater, lock.NotSent, lock.LaneFull, lock.Unknown} {
 		l := newLab(t, Latch)
 		l.ask("a", "l3")
 		l.ask("b", "w")
-		l.fail(lock.Busy)
+		l.fail(lock.RetryLater)
 		l.wantSent("1 l3, 0 v")
 		l.fail(v)
 		l.ask("c", "v")
@@ -90,7 +90,7 @@ func TestLooksAfterALostConnectionWaitForTheEndOfThePause(t *testing.T) {
 	l := newLab(t, Latch)
 	l.ask("a", "l3")
 	l.ask("b", "w")
-	l.fail(lock.Busy)
+	l.fail(lock.RetryLater)
 	l.answer(2)
 	l.took()
 	l.do(l.tally.Cut)
@@ -105,13 +105,13 @@ func TestAnAnsweredLookEndsTheBackOffOfLooks(t *testing.T) {
 	l := newLab(t, Latch)
 	l.ask("a", "v")
 	for range 4 {
-		l.fail(lock.Busy)
+		l.fail(lock.RetryLater)
 		l.do(l.tally.PauseOver)
 	}
 	long := l.pauses.Sub(l.now)
 	l.answer(1)
 	l.ask("b", "v")
-	l.fail(lock.Busy)
+	l.fail(lock.RetryLater)
 	if d := l.pauses.Sub(l.now); d > long/4 {
 		t.Errorf("a pause of %v after an answer, %v before", d, long)
 	}
@@ -125,7 +125,7 @@ func TestALookIsNotRefusedBesideWhatIs(t *testing.T) {
 	a, b, c := l.ask("a", "c"), l.ask("b", "w"), l.ask("c", "v")
 	l.answer(1)
 	l.wantSent("1 c0, 2 c0 v0 v")
-	l.fail(lock.Denied)
+	l.fail(lock.Refused)
 	if a.why != errLab || b.settled+c.settled > 0 {
 		t.Errorf("the count down: %v, the await: %v, the look: %v", a.why, b.why, c.why)
 	}
@@ -142,9 +142,9 @@ func TestALookThatIsRefusedIsTold(t *testing.T) {
 	l := newLab(t, Latch)
 	b := l.ask("b", "w")
 	c := l.ask("c", "v")
-	l.fail(lock.Denied)
+	l.fail(lock.Refused)
 	l.wantSent("0 v, 0 v0")
-	l.fail(lock.Denied)
+	l.fail(lock.Refused)
 	if b.why != errLab || c.why != errLab {
 		t.Errorf("the await: %v, the look: %v", b.why, c.why)
 	}

@@ -150,7 +150,7 @@ func (h *history) fate() {
 		case what == 2:
 			h.failed(lock.NotSent)
 		case what == 3:
-			h.failed(lock.Busy)
+			h.failed(lock.RetryLater)
 		case what == 4:
 			h.server.execute(h.cmd, h.now)
 			h.ran = true
@@ -171,7 +171,7 @@ func (h *history) fate() {
 	h.over(Outcome{Answers: answers, Superseded: superseded})
 }
 
-func (h *history) failed(v lock.Verdict) { h.over(Outcome{Verdict: v, Err: errLab}) }
+func (h *history) failed(v lock.Result) { h.over(Outcome{Verdict: v, Err: errLab}) }
 
 func (h *history) over(o Outcome) {
 	h.ran, o.Sent = false, h.outSince

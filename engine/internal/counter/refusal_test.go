@@ -20,7 +20,7 @@ func TestARefusalIsToldThoughLooksAreAnswered(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Latch)
 	a, b := l.ask("a", "l3"), l.ask("b", "w")
-	l.fail(lock.Busy)
+	l.fail(lock.RetryLater)
 	l.answer(2)
 	l.giveUp(a)
 	if !errors.Is(a.why, errLab) || !errors.Is(a.why, lockerr.ErrUnavailable) {
@@ -39,7 +39,7 @@ func TestWhoIsRefusedByAServerIsNotToldThatPermitsAreHeld(t *testing.T) {
 	a := l.ask("a", "a1")
 	l.answer(0)
 	l.announce()
-	l.fail(lock.Busy)
+	l.fail(lock.RetryLater)
 	l.ask("b", "v")
 	l.answer(3)
 	l.giveUp(a)
@@ -55,7 +55,7 @@ func TestARefusalIsNotToldMuchLater(t *testing.T) {
 	l.ask("holder", "a1") // keeps the name
 	l.answer(1)
 	a := l.ask("a", "a1")
-	l.fail(lock.Busy)
+	l.fail(lock.RetryLater)
 	l.giveUp(a)
 	l.do(l.tally.PauseOver)
 	b := l.ask("b", "a1")
@@ -71,11 +71,11 @@ func TestALookThatNobodyWantsEndsNoLooks(t *testing.T) {
 	l := newLab(t, Latch)
 	l.ask("a", "l3")
 	b := l.ask("b", "v")
-	l.fail(lock.Busy)
+	l.fail(lock.RetryLater)
 	l.giveUp(b)
 	l.ask("c", "v")
 	l.took()
-	l.fail(lock.Unwanted)
+	l.fail(lock.Cancelled)
 	l.wantSent("0 v0")
 }
 
@@ -84,7 +84,7 @@ func TestANameStaysUntilItsPauseIsOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Latch)
 	a := l.ask("a", "l3")
-	l.fail(lock.Busy)
+	l.fail(lock.RetryLater)
 	l.giveUp(a)
 	if l.tally.Out {
 		t.Fatal("the pause is forgotten")
@@ -104,7 +104,7 @@ func TestDropInAPause(t *testing.T) {
 		l := newLab(t, Latch)
 		a := l.ask("a", "l3")
 		var b *caller
-		if l.fail(lock.Busy); looks {
+		if l.fail(lock.RetryLater); looks {
 			b = l.ask("b", "w")
 			l.answer(2)
 		}
@@ -124,7 +124,7 @@ func TestTally_RefusedWhenItHadBegun_IsRepeatedAsItIs(t *testing.T) {
 	a := l.ask("a", "a1")
 	l.wantSent("1 a1")
 	l.ask("b", "p9")
-	l.reply(Outcome{Verdict: lock.Busy, Begun: true, Err: errLab})
+	l.reply(Outcome{Verdict: lock.RetryLater, Begun: true, Err: errLab})
 	l.do(l.tally.PauseOver)
 	l.wantSent("1 a1")
 	l.answer(1)

@@ -28,7 +28,7 @@ func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
 	o.Begun = Begun(o.Err)
 	v := reply.Value
 	if o.Err == nil && c.Also != nil {
-		v, o.Token, o.Also = parts(v, c)
+		v, o.Token, o.BatchReplies = parts(v, c)
 		if v.Kind == wire.KindError {
 			refused := wire.NewServerError(v.Bytes)
 			o.Err, o.Moving = refused, o.Moving || resp.RefusalOf(refused).Apart()
@@ -49,7 +49,7 @@ func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
 	if o.Err == nil && v.Kind != wire.KindInt {
 		o.Err = ErrReply
 	}
-	if o.Verdict = Classify(o.Err); o.Verdict == lock.Answered {
+	if o.Result = Classify(o.Err); o.Result == lock.Replied {
 		read(&o, what, v.Int)
 	}
 	return o
@@ -57,7 +57,7 @@ func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
 
 // parts are the answers to a batch: to what the command is for, with the token of a grant, and to
 // the releases beside. There are none if they are not as many as were asked for.
-func parts(list resp.Value, c *lock.Command) (own resp.Value, token int64, also []lock.Answer) {
+func parts(list resp.Value, c *lock.Command) (own resp.Value, token int64, also []lock.Reply) {
 	n, at := len(c.Also.IDs), 0 // that of a release comes first, that of an acquire last
 	if c.What == lock.Acquiring {
 		at = n
@@ -77,7 +77,7 @@ func parts(list resp.Value, c *lock.Command) (own resp.Value, token int64, also 
 		default:
 			var o lock.Outcome
 			read(&o, lock.Settling, e.Int)
-			also = append(also, o.Answer)
+			also = append(also, o.Reply)
 		}
 		return true
 	})
@@ -91,28 +91,28 @@ func read(o *lock.Outcome, what lock.What, code int64) {
 		switch code {
 		case script.Granted:
 		case script.NotThere:
-			o.Answer = lock.Missing
+			o.Reply = lock.NotOwner
 		case script.Unset: // one that waits, waits until somebody sets them
-			o.Answer, o.TTL, o.Err = lock.Taken, -1, lockerr.ErrNoPermits
+			o.Reply, o.TTL, o.Err = lock.HeldByOther, -1, lockerr.ErrNoPermits
 		default:
-			o.Answer, o.TTL = lock.Taken, time.Duration(code)*time.Millisecond
+			o.Reply, o.TTL = lock.HeldByOther, time.Duration(code)*time.Millisecond
 		}
 	case what == lock.Extending:
 		switch code {
 		case script.Renewed:
 		case script.Gone:
-			o.Answer = lock.Missing
+			o.Reply = lock.NotOwner
 		case script.WrongType:
-			o.Answer = lock.Foreign
+			o.Reply = lock.OtherType
 		case script.Refused:
-			o.Verdict, o.Err = lock.Busy, errRefused
+			o.Result, o.Err = lock.RetryLater, errRefused
 		default:
-			o.Verdict, o.Err = lock.Denied, ErrReply
+			o.Result, o.Err = lock.Refused, ErrReply
 		}
 	case code == script.NotThere:
-		o.Answer = lock.Missing
+		o.Reply = lock.NotOwner
 	case code == script.Unheard && what != lock.Reentering:
-		o.Answer = lock.Mute
+		o.Reply = lock.NotPublished
 	}
 }
 
@@ -126,31 +126,31 @@ func Begun(err error) bool {
 // Classify is what an error of resp says about a command. It looks at what resp made, and no
 // further: what lies behind it may be a user's error (a Dialer's, say), whose methods are user
 // code.
-func Classify(err error) lock.Verdict {
+func Classify(err error) lock.Result {
 	if err == nil {
-		return lock.Answered
+		return lock.Replied
 	}
 	if err == ErrReply {
-		return lock.Denied // asking again at once would not help
+		return lock.Refused // asking again at once would not help
 	}
 	if refused, ok := err.(*resp.ServerError); ok {
 		switch {
 		case resp.RefusalOf(refused).NotNow():
-			return lock.Busy
+			return lock.RetryLater
 		case refused.Code == "WRONGTYPE":
 			return lock.WrongType
 		}
-		return lock.Denied
+		return lock.Refused
 	}
 	switch class, cause := resp.Outcome(err); {
 	case class != resp.ErrNotSent:
 		return lock.Unknown // whatever cost the connection, a refusal of another command too
 	case cause == resp.ErrClosed:
-		return lock.Shut
+		return lock.ClientClosed
 	case cause == resp.ErrUnwanted:
-		return lock.Unwanted
+		return lock.Cancelled
 	case cause == resp.ErrLaneFull:
-		return lock.Full
+		return lock.LaneFull
 	}
 	return lock.NotSent
 }

@@ -77,10 +77,10 @@ func (t *Table) noteRefusal(o lock.Outcome) {
 		return
 	}
 	why := o.Err // not sooner: it goes to the heap
-	switch o.Verdict {
-	case lock.Denied:
+	switch o.Result {
+	case lock.Refused:
 		t.closing.refused.Store(&why)
-	case lock.Busy:
+	case lock.RetryLater:
 		t.closing.delayed.Store(&why)
 	}
 }

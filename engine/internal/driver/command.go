@@ -150,7 +150,7 @@ func (c *command) Complete(reply resp.Reply) {
 	done := r.Replied(&o, &rd)
 	sh.mu.Unlock()
 	if done.Paced != nil {
-		sh.Table.Recovery.Answered(done.Paced, o.Verdict.Heard())
+		sh.Table.Recovery.Answered(done.Paced, o.Result.Answered())
 	}
 	sh.Table.Apply(&rd)
 }

@@ -246,11 +246,11 @@ func (c *Count) hearNoMore(e **ear) {
 }
 
 func (c *Count) Refused(why error, forGood bool) {
-	v := lock.Busy
+	v := lock.RetryLater
 	if forGood {
-		v = lock.Denied
+		v = lock.Refused
 	}
-	c.sh.Table.noteRefusal(lock.Outcome{Verdict: v, Err: why})
+	c.sh.Table.noteRefusal(lock.Outcome{Result: v, Err: why})
 }
 
 func (c *Count) Idle() {

@@ -62,7 +62,7 @@ func (c *countCommand) Complete(reply resp.Reply) {
 	n.Replied(&o, &rd)
 	n.sh.mu.Unlock()
 	if paced != nil {
-		n.sh.Table.Recovery.Answered(paced, o.Verdict.Heard())
+		n.sh.Table.Recovery.Answered(paced, o.Verdict.Answered())
 	}
 	n.sh.Table.ApplyCount(&rd)
 }

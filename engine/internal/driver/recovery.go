@@ -18,8 +18,8 @@ func (t *Table) newRecovery() *recovery.Recovery {
 	})
 }
 
-func (p *recoveryPort) Closing() bool                  { return (*Table)(p).Closing() }
-func (p *recoveryPort) Verdict(err error) lock.Verdict { return Classify(err) }
+func (p *recoveryPort) Closing() bool                { return (*Table)(p).Closing() }
+func (p *recoveryPort) Result(err error) lock.Result { return Classify(err) }
 
 func (p *recoveryPort) AppendRelease(dst []byte, form resp.ScriptForm, r *recovery.Release, rest time.Duration) []byte {
 	return (*Table)(p).AppendRelease(dst, form, r.Kind, r.Name, r.ID, rest)

@@ -94,13 +94,13 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 	if a != nil {
 		a.trying = false
 	}
-	if c.Head && r.wait != nil && !(o.Verdict == Answered && o.Answer == Taken) {
+	if c.Head && r.wait != nil && !(o.Result == Replied && o.Reply == HeldByOther) {
 		r.wait.Reset()
 	}
-	switch o.Verdict {
-	case Answered:
-		switch o.Answer {
-		case Missing: // the writer beside which it would read
+	switch o.Result {
+	case Replied:
+		switch o.Reply {
+		case NotOwner: // the writer beside which it would read
 			if h := c.hold.Root(); h.state == live {
 				h.Port.RenewSoon() // which finds the same
 			}
@@ -112,7 +112,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 				a.rare.Beside = nil
 			}
 			return
-		case Taken:
+		case HeldByOther:
 		default:
 			r.granted(c, o, rd)
 			return
@@ -129,13 +129,13 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 			}
 		}
 		if a != nil && a.Once {
-			a.fail(o.taken(), rd)
+			a.fail(o.refusal(), rd)
 		}
 	case Unknown:
 		// The server may have granted it, or may yet: its owner is in doubt.
 		r.compensateAcquire(c, inDoubt, o)
 		a.unanswered(o, rd)
-	case Busy:
+	case RetryLater:
 		if o.Begun && !a.keepsPlace(c) {
 			r.compensateAcquire(c, certain, o)
 		}
@@ -144,7 +144,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 		if a != nil {
 			a.fail(lockerr.Because(lockerr.ErrWrongType, o.Err), rd)
 		}
-	case Denied:
+	case Refused:
 		// An error from inside the script does not say what was written before it.
 		r.compensateAcquire(c, certain, o)
 		if a != nil {
@@ -249,14 +249,14 @@ func (r *Entry) reenterReplied(c *Command, o *Outcome, rd *Ready) {
 	if a != nil {
 		a.trying = false
 	}
-	if r.saysGone(c, o, rd) || a == nil { // gone: that ends a, too
+	if r.applyNotOwner(c, o, rd) || a == nil { // gone: that ends a, too
 		// Of an orphan the server may count one more than is held. The next command
 		// of this owner carries the right count, and the last one removes the field
 		// whatever its number.
 		return
 	}
-	switch o.Verdict {
-	case Answered:
+	switch o.Result {
+	case Replied:
 		if o.missing() {
 			// The server may count one more than is held, as with an orphan.
 			a.unacked(o, rd)
@@ -270,24 +270,24 @@ func (r *Entry) reenterReplied(c *Command, o *Outcome, rd *Ready) {
 		h.Parent.child = h
 		h.begin(a, o.Now)
 		a.grant(h, rd)
-	case Denied:
+	case Refused:
 		a.fail(o.Err, rd)
-	case Unknown, Busy:
+	case Unknown, RetryLater:
 		// Harmless to repeat: next sends it again.
 		a.unanswered(o, rd)
 	}
 }
 
-// saysGone ends the hold of a command's owner if the answer says that the server does not
+// applyNotOwner ends the hold of a command's owner if the answer says that the server does not
 // have that owner any more, and reports whether it says so. It does not matter whether
 // anybody waits for the answer still: a fixed lease is not renewed, so perhaps nothing
 // else would say it.
-func (r *Entry) saysGone(c *Command, o *Outcome, rd *Ready) bool {
+func (r *Entry) applyNotOwner(c *Command, o *Outcome, rd *Ready) bool {
 	why := GoneOnServer
 	switch {
-	case o.Verdict == WrongType, o.Verdict == Answered && o.Answer == Foreign:
+	case o.Result == WrongType, o.Result == Replied && o.Reply == OtherType:
 		why = TakenOnServer
-	case o.Verdict == Answered && o.Answer == Missing:
+	case o.Result == Replied && o.Reply == NotOwner:
 	default:
 		return false
 	}

@@ -15,10 +15,10 @@ var errLoading = errors.New("LOADING Redis is loading the dataset in memory")
 func TestRequest_OnceNotNow_TriesAgainUntilItsPatienceIsOver(t *testing.T) {
 	t.Parallel()
 	for what, no := range map[string]Outcome{
-		"refused for now": {Verdict: Busy, Err: errLoading},
-		"no answer":       {Verdict: Unknown, Err: errLoading},
+		"refused for now": {Result: RetryLater, Err: errLoading},
+		"no answer":       {Result: Unknown, Err: errLoading},
 	} {
-		for end, last := range map[string]Outcome{"granted": {}, "held": {Answer: Taken, TTL: time.Minute}, "nothing": no} {
+		for end, last := range map[string]Outcome{"granted": {}, "held": {Reply: HeldByOther, TTL: time.Minute}, "nothing": no} {
 			l := newLab(t)
 			r := l.name()
 			c := l.ask(r, true)
@@ -65,7 +65,7 @@ func (l *lab) goesOn(r *Entry) {
 	l.does(r.PauseOver)
 	for range 10 {
 		if r.Cmd.What == Settling {
-			l.reply(r, Outcome{Answer: Missing})
+			l.reply(r, Outcome{Reply: NotOwner})
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestRequest_OnceReentersNotNow_TriesAgain(t *testing.T) {
 	c.Init(c)
 	c.Once, c.Parent = true, &h.hold.Hold
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
-	for _, no := range []Outcome{{Verdict: Busy, Err: errLoading}, {Verdict: Unknown, Err: errLoading}} {
+	for _, no := range []Outcome{{Result: RetryLater, Err: errLoading}, {Result: Unknown, Err: errLoading}} {
 		l.is(r, Reentering)
 		l.reply(r, no)
 		if c.settled != 0 || c.giveUp == 0 {
@@ -104,7 +104,7 @@ func TestRequest_HastyNotNow_EndsAtOnce(t *testing.T) {
 	c.Init(c)
 	c.Once, c.More().Hasty = true, true
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
-	l.reply(r, Outcome{Verdict: Busy, Err: errLoading})
+	l.reply(r, Outcome{Result: RetryLater, Err: errLoading})
 	if !errors.Is(c.err, lockerr.ErrUnavailable) || !errors.Is(c.err, errLoading) {
 		t.Errorf("refused for now: %v", c.err)
 	}
@@ -117,7 +117,7 @@ func TestRequest_OnceNotNowThenHeldHere_IsRefused(t *testing.T) {
 	r := l.name()
 	c := l.ask(r, true)
 	l.ask(r, false)
-	l.reply(r, Outcome{Verdict: Busy, Err: errLoading})
+	l.reply(r, Outcome{Result: RetryLater, Err: errLoading})
 	l.goesOn(r) // the turn of the one that waits
 	l.reply(r, Outcome{})
 	if !errors.Is(c.err, lockerr.ErrHeld) {

@@ -36,7 +36,7 @@ func TestAHeadThatPollsBacksOffAsItsRequestSays(t *testing.T) {
 			if ttl == 0 {
 				ttl = time.Hour
 			}
-			l.reply(r, Outcome{Answer: Taken, TTL: ttl})
+			l.reply(r, Outcome{Reply: HeldByOther, TTL: ttl})
 			w := r.wait.Port.(*bell)
 			if w.listening {
 				t.Fatalf("%s: it listens", what)
@@ -63,7 +63,7 @@ func TestTheLongestBackoffIsWhatItIsAfterAnyNumberOfTries(t *testing.T) {
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	var last time.Duration
 	for range 300 {
-		l.reply(r, Outcome{Answer: Taken, TTL: 24 * time.Hour})
+		l.reply(r, Outcome{Reply: HeldByOther, TTL: 24 * time.Hour})
 		w := r.wait.Port.(*bell)
 		if last = w.at.Sub(l.now); last <= 0 || last > time.Second {
 			t.Fatalf("a pause of %v", last)

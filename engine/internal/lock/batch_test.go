@@ -17,12 +17,12 @@ func TestABurnedOwnerIsReleasedByTheNextTry(t *testing.T) {
 	r := l.name()
 	c := l.ask(r, false)
 	burned := r.Cmd.ID
-	l.reply(r, Outcome{Verdict: Unknown})
+	l.reply(r, Outcome{Result: Unknown})
 	l.is(r, Acquiring)
 	if r.Cmd.Also == nil || !slices.Equal(r.Cmd.Also.IDs, []int64{burned}) || r.Cmd.ID == burned || r.Cmd.Server != 1 {
 		t.Fatalf("%+v", r.Cmd)
 	}
-	l.reply(r, Outcome{Also: []Answer{Missing}})
+	l.reply(r, Outcome{BatchReplies: []Reply{NotOwner}})
 	if c.hold == nil || !slices.Equal(l.released, []int64{burned}) {
 		t.Errorf("%+v, released %v", c, l.released)
 	}
@@ -72,18 +72,18 @@ func TestATryMayFailAndWhatItTookAlongBeSettled(t *testing.T) {
 		next  What
 		fails bool
 	}{
-		"held":              {Outcome{Answer: Taken, TTL: time.Second, Also: []Answer{Done}}, 0, Nothing, false},
-		"no right to take":  {Outcome{Verdict: Denied, Err: why, Also: []Answer{Done}}, 1, Settling, true}, // what was taken
-		"busy for the try":  {Outcome{Verdict: Busy, Err: why, Also: []Answer{Done}}, 0, Nothing, false},
-		"busy for all":      {Outcome{Verdict: Busy, Err: why}, 1, Nothing, false},
-		"unanswered":        {Outcome{Verdict: Unknown, Err: why}, 2, Acquiring, false},
-		"not sent":          {Outcome{Verdict: NotSent, Err: why}, 1, Nothing, false},
-		"an unknown answer": {Outcome{Verdict: Denied, Err: why}, 1, Settling, true},
+		"held":              {Outcome{Reply: HeldByOther, TTL: time.Second, BatchReplies: []Reply{OK}}, 0, Nothing, false},
+		"no right to take":  {Outcome{Result: Refused, Err: why, BatchReplies: []Reply{OK}}, 1, Settling, true}, // what was taken
+		"busy for the try":  {Outcome{Result: RetryLater, Err: why, BatchReplies: []Reply{OK}}, 0, Nothing, false},
+		"busy for all":      {Outcome{Result: RetryLater, Err: why}, 1, Nothing, false},
+		"unanswered":        {Outcome{Result: Unknown, Err: why}, 2, Acquiring, false},
+		"not sent":          {Outcome{Result: NotSent, Err: why}, 1, Nothing, false},
+		"an unknown answer": {Outcome{Result: Refused, Err: why}, 1, Settling, true},
 	} {
 		l := newLab(t)
 		r := l.name()
 		c := l.ask(r, false)
-		l.reply(r, Outcome{Verdict: Unknown})
+		l.reply(r, Outcome{Result: Unknown})
 		if r.Cmd.Also == nil {
 			t.Fatalf("%+v", r.Cmd)
 		}
@@ -113,9 +113,9 @@ func TestDebtsOfANameAreSettledTogether(t *testing.T) {
 		t.Fatalf("owner %d, and %d: %v", r.Cmd.ID, n, r.Cmd.Also.IDs)
 	}
 	gone := r.compensations.next.next
-	also := make([]Answer, len(r.Cmd.Also.IDs))
+	also := make([]Reply, len(r.Cmd.Also.IDs))
 	r.dropCompensation(gone) // meanwhile
-	l.reply(r, Outcome{Also: also})
+	l.reply(r, Outcome{BatchReplies: also})
 	l.is(r, Settling)
 	if n := r.View().Compensations; n != 100-maxBatch {
 		t.Errorf("%d debts are left", n)
@@ -169,14 +169,14 @@ func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
 	l := newLab(t)
 	r := l.name()
 	c := l.ask(r, false)
-	l.reply(r, Outcome{Verdict: Unknown})
+	l.reply(r, Outcome{Result: Unknown})
 	var rd Ready
 	c.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, &rd)
 	if !r.Cmd.Wanted() {
 		t.Error("it is not wanted")
 	}
 	id := r.Cmd.ID
-	l.reply(r, Outcome{Also: []Answer{Done}}) // granted to nobody
+	l.reply(r, Outcome{BatchReplies: []Reply{OK}}) // granted to nobody
 	l.is(r, Settling)
 	if r.Cmd.ID != id {
 		t.Errorf("owner %d, want %d", r.Cmd.ID, id)
@@ -214,18 +214,18 @@ func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
 	}
 	l.is(r, Acquiring)
 	first := r.Cmd.ID
-	l.reply(r, Outcome{Verdict: Unknown}) // owed
+	l.reply(r, Outcome{Result: Unknown}) // owed
 	l.is(r, Settling)
 	if r.Cmd.ID != first || r.Cmd.Also != nil {
 		t.Errorf("the release of %d, with %v", r.Cmd.ID, r.Cmd.Also)
 	}
-	l.reply(r, Outcome{Answer: Missing})
+	l.reply(r, Outcome{Reply: NotOwner})
 	l.is(r, Acquiring)
 	second := r.Cmd.ID
 	if second == first {
 		t.Error("an owner that is owed is used again")
 	}
-	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
 	l.does(func(rd *Ready) { all[0].Cancel(lockerr.Stop{}, rd) })
 	l.is(r, Settling)
 	if r.Cmd.ID != second {
@@ -265,7 +265,7 @@ func TestResource_FencedWithAWaiter_ReleasesAndAcquiresInOneCommand(t *testing.T
 	}
 	sent, owner := l.now, r.Cmd.ID
 	l.now = l.now.Add(2 * time.Millisecond)
-	l.reply(r, Outcome{Sent: sent, Token: 8, Also: []Answer{Done}})
+	l.reply(r, Outcome{Sent: sent, Token: 8, BatchReplies: []Reply{OK}})
 	l.is(r, Nothing)
 	h := second.hold
 	if u.delivered != 1 || u.Err != nil || second.delivered != 1 || h == nil || h.Token() != 8 || h.ID != owner || !h.Local() {
@@ -300,7 +300,7 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 			}
 			l.is(r, Acquiring)
 			c, next = next, l.askFenced(r)
-			l.reply(r, Outcome{Token: 2 + i, Also: []Answer{Done}})
+			l.reply(r, Outcome{Token: 2 + i, BatchReplies: []Reply{OK}})
 			if at := r.wait.Port.(*bell).at; at.Sub(l.now) <= yieldMost {
 				t.Errorf("%s: the next one of this process skips a turn, until %v", what, at)
 			}
@@ -342,7 +342,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	if r.Cmd.Want != 1 {
 		t.Errorf("it wants %d replicas", r.Cmd.Want)
 	}
-	l.reply(r, Outcome{Ack: enough{}, Also: []Answer{Done}})
+	l.reply(r, Outcome{Ack: enough{}, BatchReplies: []Reply{OK}})
 	if second.hold == nil || second.hold.Acked() != 1 {
 		t.Fatalf("%+v", second)
 	}
@@ -350,7 +350,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	u := l.unlock(second.hold)
 	l.is(r, Acquiring)
 	owner := r.Cmd.ID
-	l.reply(r, Outcome{Ack: tooFew{}, Also: []Answer{Done}})
+	l.reply(r, Outcome{Ack: tooFew{}, BatchReplies: []Reply{OK}})
 	if u.Err != nil || u.delivered != 1 || third.hold != nil || third.err == nil {
 		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
 	}
@@ -373,13 +373,13 @@ func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
 		asked  bool // the release may find nothing
 		fails  bool // the next one
 	}{
-		"no answer":        {Outcome{Verdict: Unknown, Err: why}, true, true, false},
-		"no right":         {Outcome{Verdict: Denied, Err: why}, true, true, true},
-		"for now":          {Outcome{Verdict: Busy, Err: why}, false, false, false},
-		"the slot moves":   {Outcome{Verdict: Busy, Moving: true, Err: why}, false, false, false},
-		"it had begun":     {Outcome{Verdict: Busy, Moving: true, Begun: true, Err: why}, true, true, false},
-		"no connection":    {Outcome{Verdict: NotSent, Err: why}, false, false, false},
-		"the lane is full": {Outcome{Verdict: Full, Err: why}, false, false, false},
+		"no answer":        {Outcome{Result: Unknown, Err: why}, true, true, false},
+		"no right":         {Outcome{Result: Refused, Err: why}, true, true, true},
+		"for now":          {Outcome{Result: RetryLater, Err: why}, false, false, false},
+		"the slot moves":   {Outcome{Result: RetryLater, Moving: true, Err: why}, false, false, false},
+		"it had begun":     {Outcome{Result: RetryLater, Moving: true, Begun: true, Err: why}, true, true, false},
+		"no connection":    {Outcome{Result: NotSent, Err: why}, false, false, false},
+		"the lane is full": {Outcome{Result: LaneFull, Err: why}, false, false, false},
 	} {
 		for _, gone := range []bool{false, true} {
 			l := newHandOverLab(t)
@@ -402,14 +402,14 @@ func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
 				if l.is(r, Settling); r.Cmd.ID != next {
 					t.Errorf("%s: %d is given back, want %d", what, r.Cmd.ID, next)
 				}
-				l.reply(r, Outcome{Answer: Missing})
+				l.reply(r, Outcome{Reply: NotOwner})
 			}
 			if l.is(r, Unlocking); r.Cmd.ID != first.hold.ID || u.delivered != 0 || second.trying {
 				t.Errorf("%s: releases %d, and the Unlock is told %d times", what, r.Cmd.ID, u.delivered)
 			}
 			o := Outcome{}
 			if gone {
-				o.Answer = Missing
+				o.Reply = NotOwner
 			}
 			l.reply(r, o)
 			if lost := gone && !x.asked; u.delivered != 1 || lost != errors.Is(u.Err, loss(GoneOnServer)) || !lost && u.Err != nil {
@@ -441,9 +441,9 @@ func TestResource_ReleaseAndAcquireOfALostHold_TellsTheUnlock(t *testing.T) {
 		has    bool
 		fails  bool
 	}{
-		"gone":         {Outcome{Also: []Answer{Missing}, Token: 8}, GoneOnServer, true, false},
-		"another's":    {Outcome{Also: []Answer{Missing}, Answer: Taken, TTL: time.Second}, GoneOnServer, false, false},
-		"another type": {Outcome{Verdict: WrongType, Err: errors.New("no")}, TakenOnServer, false, true},
+		"gone":         {Outcome{BatchReplies: []Reply{NotOwner}, Token: 8}, GoneOnServer, true, false},
+		"another's":    {Outcome{BatchReplies: []Reply{NotOwner}, Reply: HeldByOther, TTL: time.Second}, GoneOnServer, false, false},
+		"another type": {Outcome{Result: WrongType, Err: errors.New("no")}, TakenOnServer, false, true},
 	} {
 		l := newHandOverLab(t)
 		r := l.name()
@@ -468,7 +468,7 @@ func TestResource_ReleaseAndAcquireRefused_TriesAgainIfAMessageCame(t *testing.T
 	r := l.name()
 	l.both(r)
 	l.does(r.wait.Announced)
-	l.reply(r, Outcome{Also: []Answer{Done}, Answer: Taken, TTL: time.Minute})
+	l.reply(r, Outcome{BatchReplies: []Reply{OK}, Reply: HeldByOther, TTL: time.Minute})
 	if l.is(r, Acquiring); r.Cmd.Also != nil {
 		t.Errorf("%+v", r.Cmd)
 	}
@@ -486,7 +486,7 @@ func TestResource_ReleaseAndAcquireForNobody_GivesItBack(t *testing.T) {
 	if second.err == nil || !r.Cmd.Wanted() {
 		t.Fatal("it is a release, too")
 	}
-	l.reply(r, Outcome{Token: 8, Also: []Answer{Done}})
+	l.reply(r, Outcome{Token: 8, BatchReplies: []Reply{OK}})
 	if u.delivered != 1 || u.Err != nil || third.hold != nil {
 		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
 	}
@@ -510,7 +510,7 @@ func TestResource_ReleaseAndAcquireAnsweredLate_GrantsTheNextOne(t *testing.T) {
 		t.Fatalf("unlocked: %v", u.Err)
 	}
 	l.is(r, Acquiring)
-	l.reply(r, Outcome{Sent: l.now, Token: 8, Also: []Answer{Done}})
+	l.reply(r, Outcome{Sent: l.now, Token: 8, BatchReplies: []Reply{OK}})
 	if second.hold == nil || second.hold.Token() != 8 {
 		t.Errorf("%+v", second)
 	}

@@ -32,7 +32,7 @@ func TestAReaderBesideAWriterThatHasEndedIsAsAnyOther(t *testing.T) {
 	t.Parallel()
 	l, writers, writer, cell, reader := besideLab(t, false)
 	next := l.ask(writers, false)
-	l.reply(cell, Outcome{Verdict: Busy})
+	l.reply(cell, Outcome{Result: RetryLater})
 	l.unlock(writer)
 	l.reply(writers, Outcome{})
 	l.does(func(rd *Ready) { cell.PauseOver(rd) })
@@ -44,7 +44,7 @@ func TestAReaderBesideAWriterThatHasEndedIsAsAnyOther(t *testing.T) {
 	if next.hold == nil {
 		t.Fatal(next.err)
 	}
-	l.reply(cell, Outcome{Answer: Taken, TTL: 1})
+	l.reply(cell, Outcome{Reply: HeldByOther, TTL: 1})
 	if cell.Blocked() != BehindWriter {
 		t.Errorf("it is not behind the next writer: %+v", cell.View())
 	}
@@ -57,7 +57,7 @@ func TestReader_BesideAWriterThatIsGone_HasItLookedAt(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		l, _, writer, cell, reader := besideLab(t, once)
 		var rd Ready
-		cell.Replied(&Outcome{Answer: Missing, Sent: l.now, Now: l.now}, &rd)
+		cell.Replied(&Outcome{Reply: NotOwner, Sent: l.now, Now: l.now}, &rd)
 		if !writer.soon {
 			t.Errorf("once %v: the writer is not looked at", once)
 		}
@@ -84,7 +84,7 @@ func TestATryLockBesideAWriterThatIsNotThereAsksAsAnyOther(t *testing.T) {
 	} {
 		l, _, writer, cell, reader := besideLab(t, true)
 		begin(l, writer, reader)
-		l.reply(cell, Outcome{Answer: Missing})
+		l.reply(cell, Outcome{Reply: NotOwner})
 		if l.is(cell, Acquiring); reader.err != nil || cell.Cmd.Beside() != nil {
 			t.Errorf("%s: %v", name, reader.err)
 		}

@@ -35,7 +35,7 @@ type Command struct {
 	ID     int64
 	Span   time.Duration // the lease; unlocking, settling: what a MinHold has left, if > 0
 
-	// Also has what the same command releases, before it acquires. See compensation_batch.go.
+	// BatchReplies has what the same command releases, before it acquires. See compensation_batch.go.
 	Also *Batch
 
 	req          *Request
@@ -137,58 +137,60 @@ func (c *Command) minEnd() clock.Instant {
 }
 
 // Verdict classes what came back for a command.
-type Verdict uint8
+type Result uint8
 
 // The verdicts.
 const (
-	Answered  Verdict = iota // see Answer
-	NotSent                  // no server can have seen it
-	Full                     // the same: its lane is full
-	Unwanted                 // the same: nobody wanted it by then
-	Shut                     // the same, and nothing will be sent any more
-	Unknown                  // it may have been executed
-	Busy                     // the server refuses for now; not executed, unless Outcome.Begun
-	WrongType                // the key is of another type; not executed
-	Denied                   // the server refuses for good
+	Replied      Result = iota // see Reply
+	NotSent                    // no server can have seen it
+	LaneFull                   // the same: its lane is full
+	Cancelled                  // the same: nobody wanted it by then
+	ClientClosed               // the same, and nothing will be sent any more
+	Unknown                    // it may have been executed
+	RetryLater                 // the server refuses for now; not executed, unless Outcome.Begun
+	WrongType                  // the key is of another type; not executed
+	Refused                    // the server refuses for good
 )
 
 // Sent reports whether a server may have seen it.
-func (v Verdict) Sent() bool { return v != NotSent && v != Full && v != Unwanted && v != Shut }
+func (v Result) Sent() bool {
+	return v != NotSent && v != LaneFull && v != Cancelled && v != ClientClosed
+}
 
-// Heard reports whether a server answered: then its lane works.
-func (v Verdict) Heard() bool { return v.Sent() && v != Unknown }
+// Answered reports whether a server answered: then its lane works.
+func (v Result) Answered() bool { return v.Sent() && v != Unknown }
 
-// Answer is what a script said.
-type Answer uint8
+// Reply is what a script said.
+type Reply uint8
 
 // The answers.
 const (
-	Done    Answer = iota // granted, renewed, released
-	Taken                 // acquire: another has it, for Outcome.TTL
-	Missing               // the server does not have the owner
-	Foreign               // extend: the key is of another type
-	Mute                  // released, but not announced
+	OK           Reply = iota // granted, renewed, released
+	HeldByOther               // acquire: another has it, for Outcome.TTL
+	NotOwner                  // the server does not have the owner
+	OtherType                 // extend: the key is of another type
+	NotPublished              // released, but not announced
 )
 
 // Outcome is what became of a command.
 type Outcome struct {
-	Verdict   Verdict
-	Answer    Answer
-	Moving    bool          // the slot is being migrated
-	Begun     bool          // it is a refusal, of a script that had begun: what it did before is done
-	TTL       time.Duration // negative: the key has no expiry
-	Holder    []byte        // of an acquire that was refused: by whom, if that is known; not to be kept
-	Token     int64         // of an acquire: the fencing token, if the kind has one
-	Also      []Answer      // to each release of Command.Also, if the server has answered them
-	Err       error         // what the server or the connection said, if anything
-	Sent, Now clock.Instant
-	Ack       Ack // nil: no replicas were asked
+	Result       Result
+	Reply        Reply
+	Moving       bool          // the slot is being migrated
+	Begun        bool          // it is a refusal, of a script that had begun: what it did before is done
+	TTL          time.Duration // negative: the key has no expiry
+	Holder       []byte        // of an acquire that was refused: by whom, if that is known; not to be kept
+	Token        int64         // of an acquire: the fencing token, if the kind has one
+	BatchReplies []Reply       // to each release of Command.BatchReplies, if the server has answered them
+	Err          error         // what the server or the connection said, if anything
+	Sent, Now    clock.Instant
+	Ack          Ack // nil: no replicas were asked
 }
 
 func (o *Outcome) missing() bool { return o.Ack != nil && o.Ack.Missing() }
 
-// taken is what a TryLock is told by a server that has refused it.
-func (o *Outcome) taken() error {
+// refusal is what a TryLock is told by a server that has refused it.
+func (o *Outcome) refusal() error {
 	if o.Err != nil {
 		return o.Err
 	}
@@ -208,10 +210,10 @@ func (r *Entry) Replied(o *Outcome, rd *Ready) Command {
 	done := r.Cmd
 	r.Cmd = Command{}
 	r.note(&done, o)
-	switch o.Verdict {
-	case Shut:
+	switch o.Result {
+	case ClientClosed:
 		r.shut(&done, rd)
-	case NotSent, Full, Unwanted:
+	case NotSent, LaneFull, Cancelled:
 		r.notSent(&done, o, rd)
 	default:
 		r.replied(&done, o, rd)
@@ -221,10 +223,10 @@ func (r *Entry) Replied(o *Outcome, rd *Ready) Command {
 }
 
 func (r *Entry) replied(c *Command, o *Outcome, rd *Ready) {
-	if o.Verdict == Answered {
+	if o.Result == Replied {
 		r.refused = 0
 	}
-	if (c.What == Reentering || c.What == Extending) && (o.Verdict != Busy || o.Begun) {
+	if (c.What == Reentering || c.What == Extending) && (o.Result != RetryLater || o.Begun) {
 		r.leaseRaised(c.ID, o.Now.Add(c.Span))
 	}
 	if c.Beside() != nil {
@@ -243,7 +245,7 @@ func (r *Entry) replied(c *Command, o *Outcome, rd *Ready) {
 	case Settling:
 		r.compensationReplied(c, o)
 	}
-	if o.Verdict == Busy {
+	if o.Result == RetryLater {
 		r.pause(o.Now, o.Moving)
 	}
 }
@@ -258,10 +260,10 @@ func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 	if c.Head && r.wait != nil {
 		r.wait.Reset()
 	}
-	if o.Verdict == Unwanted {
+	if o.Result == Cancelled {
 		return
 	}
-	full := o.Verdict == Full
+	full := o.Result == LaneFull
 	if full && a != nil && c.Born {
 		a.fail(lockerr.ErrOverloaded, rd)
 	}

@@ -151,10 +151,10 @@ func (r *Entry) compensationReplied(c *Command, o *Outcome) {
 	if d == nil {
 		return
 	}
-	if o.Verdict == Denied || o.Verdict == Busy {
+	if o.Result == Refused || o.Result == RetryLater {
 		r.Port.Refused(*o)
 	}
-	if o.Verdict == Unknown || o.Verdict == Busy {
+	if o.Result == Unknown || o.Result == RetryLater {
 		return // still due
 	}
 	// Answered, whatever the answer: the server has dealt with this owner. (An

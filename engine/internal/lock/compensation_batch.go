@@ -94,8 +94,8 @@ func (r *Entry) batchReplied(c *Command, o *Outcome, rd *Ready) {
 	}
 	for i, id := range c.Also.IDs {
 		one := *o
-		if o.Also != nil {
-			one.Verdict, one.Answer, one.Err = Answered, o.Also[i], nil
+		if o.BatchReplies != nil {
+			one.Result, one.Reply, one.Err = Replied, o.BatchReplies[i], nil
 		}
 		release := Command{What: Settling, Kind: c.Kind, Server: c.Server, ID: id, Also: c.Also, hold: c.Also.hold}
 		if release.hold != nil {

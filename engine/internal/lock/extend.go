@@ -98,20 +98,20 @@ func (h *Hold) StopExtending(x *Extend, cause error) error {
 func (r *Entry) extendReplied(c *Command, o *Outcome, rd *Ready) {
 	h := c.hold
 	h.check(r.Port.Now(), rd) // an answer that comes too late does not bring the hold back
-	if r.saysGone(c, o, rd) || h.state != live {
+	if r.applyNotOwner(c, o, rd) || h.state != live {
 		return // the end of the hold has told the caller
 	}
 	x := h.extra.extend
 	var err error
 	switch {
-	case o.Verdict == Answered && o.missing():
+	case o.Result == Replied && o.missing():
 		err = r.Port.AckError(h.Kind, h.Name, o.Ack) // the primary has it longer than we count on
 		r.Port.Counters().Unacked++
-	case o.Verdict == Answered:
+	case o.Result == Replied:
 		h.setAcked(o.acked())
 		h.acknowledged(o.Sent, c.Span)
 		h.Port.WakeAt(h.timeOut())
-	case o.Verdict == Denied:
+	case o.Result == Refused:
 		err = o.Err
 	case !x.dropped:
 		h.extra.refusal = o.Err

@@ -534,7 +534,7 @@ func TestWait_BehindAHold_LooksIfNoRenewalDoes(t *testing.T) {
 // that to an Extend which the Unlock has overtaken.
 func TestATenureThatAnExtendFindsGoneIsNotHandedOver(t *testing.T) {
 	t.Parallel()
-	for what, o := range map[string]Outcome{"gone": {Answer: Missing}, "another's": {Answer: Foreign}, "no lock": {Verdict: WrongType}} {
+	for what, o := range map[string]Outcome{"gone": {Reply: NotOwner}, "another's": {Reply: OtherType}, "no lock": {Result: WrongType}} {
 		l := newHandOverLab(t)
 		r := l.name()
 		c := l.ask(r, false)

@@ -68,7 +68,7 @@ func TestAnAcquireWithoutAnAnswerIsReleasedThreeTimes(t *testing.T) {
 	c := l.ask(r, true)
 	sent := l.now
 	l.now = l.now.Add(l.cfg.CommandTimeout) // the connection was silent for so long
-	l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("cut"), Sent: sent})
+	l.reply(r, Outcome{Result: Unknown, Err: errors.New("cut"), Sent: sent})
 	if !errors.Is(c.err, lockerr.ErrUnavailable) {
 		t.Errorf("TryLock: %v", c.err)
 	}
@@ -82,7 +82,7 @@ func TestAnAcquireWithoutAnAnswerIsReleasedThreeTimes(t *testing.T) {
 			l.does(func(rd *Ready) { d.Fired(l.now, rd) })
 		}
 		l.is(r, Settling)
-		l.reply(r, Outcome{Answer: Missing})
+		l.reply(r, Outcome{Reply: NotOwner})
 	}
 	if !r.Out || d.Port.(*note).at != 0 {
 		t.Errorf("something is left: %+v", r.View())
@@ -101,7 +101,7 @@ func TestAMessageBeforeTheRefusalIsReadWakesTheHead(t *testing.T) {
 	l := newLab(t)
 	r := l.name()
 	l.ask(r, false)
-	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
 	w := r.wait.Port.(*bell)
 	if v := r.View(); !v.Asleep || !w.listening || w.at == 0 {
 		t.Fatalf("after the first refusal: %+v, %+v", v, w)
@@ -109,10 +109,10 @@ func TestAMessageBeforeTheRefusalIsReadWakesTheHead(t *testing.T) {
 	l.does(w.Subscribed)
 	l.is(r, Acquiring)
 	l.does(w.Announced)
-	if next := l.reply(r, Outcome{Answer: Taken, TTL: time.Minute}); next != r {
+	if next := l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute}); next != r {
 		t.Fatal("the head sleeps, with the lock free")
 	}
-	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
 	if v := r.View(); !v.Asleep || v.What != Nothing {
 		t.Errorf("after a refusal without a message: %+v", v)
 	}
@@ -129,13 +129,13 @@ func TestARefusalThatIsReadLateDoesNotProlongTheSleep(t *testing.T) {
 	l := newLab(t)
 	r := l.name()
 	l.ask(r, false)
-	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
 	w := r.wait.Port.(*bell)
 	l.does(w.Subscribed)
 	l.is(r, Acquiring)
 	sent := l.now
 	l.now = sent.Add(3 * time.Second)
-	l.reply(r, Outcome{Answer: Taken, TTL: 10 * time.Second, Sent: sent})
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: 10 * time.Second, Sent: sent})
 	if late := w.at.Sub(sent.Add(10 * time.Second)); late < 0 || late > 2*time.Second {
 		t.Errorf("the head wakes %v after the lease of the holder", late)
 	}
@@ -151,10 +151,10 @@ func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 		last   What      // the command after that
 	}{
 		"its try is out, and granted":        {nil, &Outcome{}, Settling},
-		"its try is out, and refused":        {nil, &Outcome{Answer: Taken, TTL: time.Minute}, Nothing},
-		"its try is out, and never answered": {nil, &Outcome{Verdict: Unknown}, Settling},
-		"its try is out, and not sent":       {nil, &Outcome{Verdict: NotSent}, Nothing},
-		"it sleeps":                          {[]Outcome{{Answer: Taken, TTL: time.Minute}}, nil, Nothing},
+		"its try is out, and refused":        {nil, &Outcome{Reply: HeldByOther, TTL: time.Minute}, Nothing},
+		"its try is out, and never answered": {nil, &Outcome{Result: Unknown}, Settling},
+		"its try is out, and not sent":       {nil, &Outcome{Result: NotSent}, Nothing},
+		"it sleeps":                          {[]Outcome{{Reply: HeldByOther, TTL: time.Minute}}, nil, Nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -89,7 +89,7 @@ func TestAnAnswerThatComesLateDoesNotBringAHoldBack(t *testing.T) {
 			}
 			l.is(r, Settling) // the server has it for an hour
 
-			l.reply(r, Outcome{Verdict: NotSent}) // and is out of reach, for an engine that closes
+			l.reply(r, Outcome{Result: NotSent}) // and is out of reach, for an engine that closes
 			l.closing = true
 			for range 1000 {
 				if d := r.compensations; d != nil {
@@ -142,8 +142,8 @@ func TestASecondCopyOfAReleaseThatFindsNothingIsASuccess(t *testing.T) {
 		first Outcome
 		lost  bool
 	}{
-		"the first may have been executed": {Outcome{Verdict: Unknown}, false},
-		"the first was refused":            {Outcome{Verdict: Busy}, true},
+		"the first may have been executed": {Outcome{Result: Unknown}, false},
+		"the first was refused":            {Outcome{Result: RetryLater}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -155,7 +155,7 @@ func TestASecondCopyOfAReleaseThatFindsNothingIsASuccess(t *testing.T) {
 				l.does(r.PauseOver)
 			}
 			l.is(r, Unlocking)
-			l.reply(r, Outcome{Answer: Missing})
+			l.reply(r, Outcome{Reply: NotOwner})
 			if _, lost := u.Err.(loss); u.delivered != 1 || lost != c.lost {
 				t.Errorf("Unlock: told %d times, %v", u.delivered, u.Err)
 			}

@@ -26,7 +26,7 @@ func TestReaders_JoinsAFixedLease(t *testing.T) {
 		l.reply(r, Outcome{})
 	}
 	if r.Cmd.What == Acquiring {
-		l.reply(r, Outcome{Also: make([]Answer, 1)})
+		l.reply(r, Outcome{BatchReplies: make([]Reply, 1)})
 	}
 	if x.hold == nil {
 		t.Fatalf("%+v %v", r.View(), x.err)
@@ -62,7 +62,7 @@ func TestReaders_QueueDangles(t *testing.T) {
 	r := x.res
 	l.does(func(rd *Ready) { x.Cancel(lockerr.Stop{Cause: errors.New("its context, which A's hold ended")}, rd) })
 	for r.Cmd.What != Nothing {
-		l.reply(r, Outcome{Also: make([]Answer, 1)})
+		l.reply(r, Outcome{BatchReplies: make([]Reply, 1)})
 	}
 	if !r.Out {
 		t.Fatalf("%+v", r.View())
@@ -81,10 +81,10 @@ func TestReaders_QueueDangles(t *testing.T) {
 func TestReaders_SleepsThoughTheGrantIsOpen(t *testing.T) {
 	l := newReadersLab(t)
 	a := l.come()
-	l.reply(a.res, Outcome{Answer: Taken, TTL: time.Hour}) // a writer elsewhere
+	l.reply(a.res, Outcome{Reply: HeldByOther, TTL: time.Hour}) // a writer elsewhere
 	l.does(func(rd *Ready) { a.res.wait.Subscribed(rd) })
 	if a.res.Cmd.What == Acquiring {
-		l.reply(a.res, Outcome{Answer: Taken, TTL: time.Hour})
+		l.reply(a.res, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	}
 	try := l.come(once)
 	var rd Ready // it has left, or was deleted
@@ -155,7 +155,7 @@ func TestReaders_UnlockHangsAfterAJoinOfAFixedLease(t *testing.T) {
 		l.reply(r, Outcome{})
 	}
 	if r.Cmd.What == Acquiring {
-		l.reply(r, Outcome{Also: make([]Answer, 1)})
+		l.reply(r, Outcome{BatchReplies: make([]Reply, 1)})
 	}
 	b := l.come(once)
 	if b.hold == nil {
@@ -175,11 +175,11 @@ func TestReaders_AReleaseThatIsMuteWakesTheWriter(t *testing.T) {
 	a := l.granted()
 	b := l.joined(a)
 	l.ask(l.writers, false)
-	l.reply(l.writers, Outcome{Answer: Taken, TTL: time.Hour})
+	l.reply(l.writers, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	l.unlock(b.hold)
 	l.unlock(a.hold)
 	var rd Ready
-	a.hold.Entry.Replied(&Outcome{Answer: Mute, Sent: l.now, Now: l.now}, &rd)
+	a.hold.Entry.Replied(&Outcome{Reply: NotPublished, Sent: l.now, Now: l.now}, &rd)
 	if rd.Wake != l.writers {
 		t.Error("nobody wakes it")
 	}

@@ -22,7 +22,7 @@ func TestFairMutex_UnlockWhileItsSlotMoves_IsRepeated(t *testing.T) {
 	u := l.unlock(c.hold)
 	for range 20 {
 		l.is(r, Unlocking)
-		l.reply(r, Outcome{Verdict: Busy, Moving: true, Err: errors.New("TRYAGAIN")})
+		l.reply(r, Outcome{Result: RetryLater, Moving: true, Err: errors.New("TRYAGAIN")})
 		if d := l.paused.Sub(l.now); d <= 0 || d > movingPoll {
 			t.Fatalf("it is repeated after %v", d)
 		}
@@ -54,7 +54,7 @@ func TestALostHoldLeavesTheQueue(t *testing.T) {
 	if l.is(r, Settling); r.Cmd.ID != c.hold.ID {
 		t.Errorf("it settles %d", r.Cmd.ID)
 	}
-	l.reply(r, Outcome{Answer: Missing})
+	l.reply(r, Outcome{Reply: NotOwner})
 	l.is(r, Nothing)
 }
 
@@ -68,20 +68,20 @@ func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
 	c.Init(c)
 	c.Kind = queued
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
-	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
 	old, owner := r.wait.Port.(*bell), c.owner()
 	if !old.listening || old.of != owner {
 		t.Fatalf("%d waits, and listens for %d", owner, old.of)
 	}
 	l.does(r.wait.Rang)
 	l.is(r, Acquiring)
-	l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("lost")})
+	l.reply(r, Outcome{Result: Unknown, Err: errors.New("lost")})
 	if l.is(r, Settling); r.Cmd.ID != owner {
 		t.Errorf("%d is given back, want %d", r.Cmd.ID, owner)
 	}
-	l.reply(r, Outcome{Answer: Missing})
+	l.reply(r, Outcome{Reply: NotOwner})
 	l.is(r, Acquiring)
-	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
 	w := r.wait.Port.(*bell)
 	if old.listening || !w.listening || w.of != c.owner() || w.of == owner {
 		t.Errorf("%d waits: listens for %d, and %v for %d", c.owner(), w.of, old.listening, owner)
@@ -96,9 +96,9 @@ func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
 		answer Outcome
 		owed   int // after the first release
 	}{
-		{Outcome{Answer: Taken, TTL: time.Minute}, 0},
+		{Outcome{Reply: HeldByOther, TTL: time.Minute}, 0},
 		{Outcome{}, 0},
-		{Outcome{Verdict: Unknown, Err: errors.New("lost")}, 1},
+		{Outcome{Result: Unknown, Err: errors.New("lost")}, 1},
 	} {
 		l := newLab(t)
 		r := l.name()
@@ -113,7 +113,7 @@ func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
 		if l.is(r, Settling); r.Cmd.ID != owner {
 			t.Errorf("%d leaves, want %d", r.Cmd.ID, owner)
 		}
-		l.reply(r, Outcome{Answer: Missing})
+		l.reply(r, Outcome{Reply: NotOwner})
 		if v := r.View(); v.Compensations != x.owed {
 			t.Errorf("%+v: owes %d more, want %d", x.answer, v.Compensations, x.owed)
 		}

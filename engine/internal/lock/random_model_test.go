@@ -86,16 +86,16 @@ func (j *journey) lapse() {
 	}
 }
 
-func (j *journey) release(id int64, rest time.Duration) Answer {
+func (j *journey) release(id int64, rest time.Duration) Reply {
 	if j.owner != id {
-		return Missing
+		return NotOwner
 	}
 	j.owner = 0
 	j.news++
 	if rest > 0 {
 		j.owner, j.depth, j.expires = -id, 1, j.now.Add(rest)
 	}
-	return Done
+	return OK
 }
 
 // executes is what the scripts do.
@@ -103,19 +103,19 @@ func (j *journey) executes(c *Command) (o Outcome) {
 	j.lapse()
 	if c.Also != nil {
 		for _, id := range c.Also.IDs {
-			o.Also = append(o.Also, j.release(id, 0))
+			o.BatchReplies = append(o.BatchReplies, j.release(id, 0))
 		}
 	}
 	switch c.What {
 	case Acquiring:
 		if j.owner != 0 && j.owner != c.ID {
-			o.Answer, o.TTL = Taken, j.expires.Sub(j.now)
+			o.Reply, o.TTL = HeldByOther, j.expires.Sub(j.now)
 			return o
 		}
 		j.owner, j.depth, j.expires = c.ID, 1, j.now.Add(c.Span)
 	case Reentering, Extending:
 		if j.owner != c.ID {
-			o.Answer = Missing
+			o.Reply = NotOwner
 			return o
 		}
 		if c.What == Reentering {
@@ -124,12 +124,12 @@ func (j *journey) executes(c *Command) (o Outcome) {
 		j.expires = max(j.expires, j.now.Add(c.Span))
 	case Leaving:
 		if j.owner != c.ID {
-			o.Answer = Missing
+			o.Reply = NotOwner
 			return o
 		}
 		j.depth = c.Number
 	case Unlocking, Settling:
-		o.Answer = j.release(c.ID, c.Span)
+		o.Reply = j.release(c.ID, c.Span)
 	}
 	if c.What == Acquiring && c.Kind == fenced {
 		j.token++

@@ -65,28 +65,28 @@ func (j *journey) answer(calm bool) {
 		}
 		j.now = j.now.Add(time.Duration(j.rnd.IntN(3)) * time.Millisecond)
 	case n == 13:
-		o.Verdict = Busy
+		o.Result = RetryLater
 		o.Moving = j.rnd.IntN(2) == 0
 		if o.Begun = j.rnd.IntN(3) == 0; o.Begun && j.rnd.IntN(2) == 0 {
 			j.executes(&c)
 		}
 	case n == 14:
-		o.Verdict = NotSent
+		o.Result = NotSent
 	case n == 15:
-		o.Verdict = Full
+		o.Result = LaneFull
 	case n == 16:
-		o.Verdict = Unknown
+		o.Result = Unknown
 		j.executes(&c)
 	case n == 17:
-		o.Verdict = Unknown
+		o.Result = Unknown
 		if c.What == Acquiring {
 			j.late = append(j.late, c)
 			j.lateBy = j.now.Add(time.Second)
 		}
 	case n == 18:
-		o.Verdict = Unknown
+		o.Result = Unknown
 	default:
-		o.Verdict = Denied
+		o.Result = Refused
 		// Of a batch the releases come first. A compensation that cannot be released is not asked for again.
 		if c.What == Settling || j.rnd.IntN(2) == 0 {
 			j.executes(&c)
@@ -94,9 +94,9 @@ func (j *journey) answer(calm bool) {
 			j.executes(&Command{Also: c.Also})
 		}
 	}
-	if o.Verdict != Answered {
+	if o.Result != Replied {
 		o.Err = errors.New("no")
-		o.Also = nil
+		o.BatchReplies = nil
 	}
 	o.Now = j.now
 	j.log("the answer to %d for %d: %+v; the server has %d", c.What, c.ID, o, j.owner)

@@ -319,7 +319,7 @@ func TestReaders_WhoComesAsAWriterWaits_IsBehindIt(t *testing.T) {
 	l := newReadersLab(t)
 	a := l.granted()
 	w := l.ask(l.writers, false)
-	l.reply(l.writers, Outcome{Answer: Taken, TTL: time.Hour})
+	l.reply(l.writers, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	b, c := l.come(), l.come()
 	l.waits(b)
 	if l.joined(a, once); b.res.Blocked() != BehindWriter || c.res != b.res || b.res == a.res {
@@ -353,9 +353,9 @@ func TestReaders_WhoComesAfterAWriter_DoesNotWaitWithThoseBefore(t *testing.T) {
 	t.Parallel()
 	l := newReadersLab(t)
 	a := l.come()
-	l.reply(a.res, Outcome{Answer: Taken, TTL: time.Hour})
+	l.reply(a.res, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	l.ask(l.writers, false)
-	l.reply(l.writers, Outcome{Answer: Taken, TTL: time.Hour})
+	l.reply(l.writers, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	b := l.come()
 	if b.res == a.res || a.res.Blocked() != NotBlocked || b.res.Blocked() != BehindWriter {
 		t.Fatalf("before %+v, after %+v", a.res.View(), b.res.View())

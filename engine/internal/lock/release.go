@@ -52,7 +52,7 @@ func (h *Hold) Unlock(u *Unlock, rd *Ready) {
 	case h.state == releasing:
 		h.await(u)
 	default:
-		u.tell(h.Verdict(), rd)
+		u.tell(h.UnlockResult(), rd)
 		h.Entry.goOnAfter(rd) // check may have ended h, or what it was a re-entry of
 	}
 }
@@ -79,7 +79,7 @@ func (h *Hold) about(err error) error {
 }
 
 // Verdict is what Unlock says of a hold that is over.
-func (h *Hold) Verdict() error {
+func (h *Hold) UnlockResult() error {
 	switch {
 	case h.Ending() != lockerr.ErrReleased:
 		return h.Ending() // lost
@@ -93,12 +93,12 @@ func (h *Hold) Verdict() error {
 func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 	h := c.hold
 	if h.state != releasing { // its parent's end, or its time, settled it
-		r.saysGone(c, o, rd)
+		r.applyNotOwner(c, o, rd)
 		return
 	}
 	switch {
-	case o.Verdict == Answered && o.Answer != Missing:
-		if o.Answer == Mute {
+	case o.Result == Replied && o.Reply != NotOwner:
+		if o.Reply == NotPublished {
 			r.Port.Unheard(r.Name)
 			r.wakeWriters(rd)
 		}
@@ -110,20 +110,20 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 		} else if h.handOvers > 0 && c.Also == nil {
 			r.yield(o)
 		}
-	case (o.Verdict == Answered || o.Verdict == WrongType) && h.releaseInDoubt && c.What == Unlocking:
+	case (o.Result == Replied || o.Result == WrongType) && h.releaseInDoubt && c.What == Unlocking:
 		// An earlier copy did it: the hold was valid when Unlock was called. What has the key
 		// now came later. (A leave does not take the field away, so its copy must find it.)
 		r.ended(c, o, rd)
-	case o.Verdict == Answered:
-		r.notThere(h, GoneOnServer, rd)
-	case o.Verdict == WrongType:
-		r.notThere(h, TakenOnServer, rd)
-	case o.Verdict == Busy:
+	case o.Result == Replied:
+		r.releaseFoundNothing(h, GoneOnServer, rd)
+	case o.Result == WrongType:
+		r.releaseFoundNothing(h, TakenOnServer, rd)
+	case o.Result == RetryLater:
 		r.Port.Refused(*o)
 		h.releaseInDoubt = h.releaseInDoubt || o.Begun && c.What == Unlocking
 		h.more().refusal = o.Err
 		h.boundRelease()
-	case o.Verdict == Denied && c.What == Unlocking && r.Port.Closed():
+	case o.Result == Refused && c.What == Unlocking && r.Port.Closed():
 		// Nor would a compensation be asked for again: Close need not wait for the lease to end.
 		r.Port.Refused(*o)
 		h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)), rd)
@@ -133,15 +133,15 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 		}
 		h.more().refusal = o.Err
 		h.boundRelease()
-		if o.Verdict == Denied {
+		if o.Result == Refused {
 			r.pause(o.Now, false)
 		}
 	}
 }
 
-// notThere: the first release found nothing, so the hold had been lost without
+// releaseFoundNothing: the first release found nothing, so the hold had been lost without
 // anybody knowing; with it all others of the same owner.
-func (r *Entry) notThere(h *Hold, why Loss, rd *Ready) {
+func (r *Entry) releaseFoundNothing(h *Hold, why Loss, rd *Ready) {
 	r.Port.Counters().Lost[why]++
 	parent := h.Parent
 	h.leave()

@@ -215,7 +215,7 @@ const (
 
 // Ack is what replicas have acknowledged.
 type Ack interface {
-	// Missing reports whether too few have.
+	// NotOwner reports whether too few have.
 	Missing() bool
 	// Count returns how many have.
 	Count() int

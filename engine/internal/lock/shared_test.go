@@ -63,14 +63,14 @@ func TestAWaiterForPermitsLooksNowAndThen(t *testing.T) {
 	l := newLab(t)
 	r := l.name()
 	l.wantPermits(r, 1, false)
-	l.reply(r, Outcome{Answer: Taken, TTL: time.Hour})
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	w := r.wait.Port.(*bell)
 	if !w.listening {
 		t.Fatal("it does not listen")
 	}
 	l.does(func(rd *Ready) { r.wait.Subscribed(rd) })
 	l.is(r, Acquiring)
-	l.reply(r, Outcome{Answer: Taken, TTL: time.Hour})
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	if d := w.at.Sub(l.now); d <= 0 || d > LongestSleepMissed {
 		t.Errorf("it sleeps for %v", d)
 	}
@@ -95,9 +95,9 @@ func TestAfterOneWhoWantsManyTheNextTriesAtOnce(t *testing.T) {
 		l.ids = 0x1234
 		r := l.name()
 		first, next := l.wantPermits(r, x.first, false), l.wantPermits(r, x.next, false)
-		l.reply(r, Outcome{Answer: Taken, TTL: time.Hour})
+		l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
 		l.does(func(rd *Ready) { r.wait.Subscribed(rd) })
-		refuse := func() { l.reply(r, Outcome{Answer: Taken, TTL: time.Hour}) }
+		refuse := func() { l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour}) }
 		if !x.out {
 			refuse()
 		}
@@ -149,13 +149,13 @@ func TestPermitsInDoubtAreNotBatched(t *testing.T) {
 	l.wantPermits(r, 1, false)
 	first := r.Cmd.ID
 	r.compensate(first+1<<8, permits, inDoubt, time.Minute, l.now)
-	l.reply(r, Outcome{Verdict: Unknown})
+	l.reply(r, Outcome{Result: Unknown})
 	for range 2 {
 		l.is(r, Settling)
 		if r.Cmd.Also != nil {
 			t.Fatalf("%+v", r.Cmd)
 		}
-		l.reply(r, Outcome{Answer: Missing})
+		l.reply(r, Outcome{Reply: NotOwner})
 	}
 	l.is(r, Acquiring)
 	if r.Cmd.Also != nil {

@@ -54,7 +54,7 @@ func (h *Hold) Contexts() []Context {
 // NextEnded is the next one after h of Ready.Ended.
 func (h *Hold) NextEnded() *Hold { return h.extra.nextEnded }
 
-// announce arranges that the contexts and Done of h learn of its end.
+// announce arranges that the contexts and OK of h learn of its end.
 func (h *Hold) announce(rd *Ready) {
 	r := h.Entry
 	n := 0

@@ -39,16 +39,16 @@ const (
 // note keeps the result of a command that is over. Details for the text of an error are
 // kept by the first waiter, which passes them on when it leaves (see passOn).
 func (r *Entry) note(c *Command, o *Outcome) {
-	if o.Verdict == Unwanted || o.Verdict == Shut {
+	if o.Result == Cancelled || o.Result == ClientClosed {
 		return // it has not been tried
 	}
 	var err error
 	var until clock.Instant
 	tried := Unanswered // granted knows more
 	switch {
-	case o.Verdict == Unknown || o.Verdict == Busy || !o.Verdict.Sent():
+	case o.Result == Unknown || o.Result == RetryLater || !o.Result.Sent():
 		err = o.Err
-	case c.What == Acquiring && o.Verdict == Answered && o.Answer == Taken:
+	case c.What == Acquiring && o.Result == Replied && o.Reply == HeldByOther:
 		tried = Elsewhere
 		if o.TTL >= 0 {
 			until = o.Now.Add(o.TTL)

@@ -42,12 +42,12 @@ func permitsAsleep(l *lab) (r *Entry, head, next *caller) {
 	lost := l.wantPermits(r, 1, false)
 	l.does(func(rd *Ready) { lost.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
 	head, next = l.wantPermits(r, 1, false), l.wantPermits(r, 1, false)
-	l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("the connection was lost")})
+	l.reply(r, Outcome{Result: Unknown, Err: errors.New("the connection was lost")})
 	for r.Cmd.What == Settling {
-		l.reply(r, Outcome{Answer: Missing})
+		l.reply(r, Outcome{Reply: NotOwner})
 	}
 	l.is(r, Acquiring)
-	l.reply(r, Outcome{Answer: Taken, TTL: time.Hour})
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	return r, head, next
 }
 
@@ -55,8 +55,8 @@ func permitsAsleep(l *lab) (r *Entry, head, next *caller) {
 func TestObstacle_AfterAReleaseWithoutAnAnswer_IsTheLatestTrys(t *testing.T) {
 	t.Parallel()
 	for way, answers := range map[string][]Outcome{
-		"no answer":               {{Verdict: Unknown, Err: errors.New("the connection was lost")}},
-		"no answer, and then one": {{Verdict: Unknown, Err: errors.New("the connection was lost")}, {Answer: Missing}},
+		"no answer":               {{Result: Unknown, Err: errors.New("the connection was lost")}},
+		"no answer, and then one": {{Result: Unknown, Err: errors.New("the connection was lost")}, {Reply: NotOwner}},
 	} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +108,7 @@ func TestObstacle_NobodyIsKnownToHaveIt_IsUnavailable(t *testing.T) {
 			l.does(func(rd *Ready) { head.hold.Check(l.now, rd) })
 		},
 		"no answer, and nothing is sent": func(l *lab, r *Entry, _ *caller) {
-			l.reply(r, Outcome{Verdict: Busy, Err: errors.New("LOADING")})
+			l.reply(r, Outcome{Result: RetryLater, Err: errors.New("LOADING")})
 		},
 	} {
 		t.Run(way, func(t *testing.T) {

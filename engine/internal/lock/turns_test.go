@@ -87,7 +87,7 @@ func TestReadersBehindAWriterThatGivesUpGoOn(t *testing.T) {
 		r, cell := l.name(), l.name()
 		cell.Place, l.ahead, l.behind = 1, r, cell
 		w := l.ask(r, false)
-		l.reply(r, Outcome{Answer: Taken, TTL: time.Hour})
+		l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
 		reader := l.ask(cell, false)
 		var rd Ready
 		if who == "the reader" {
@@ -115,7 +115,7 @@ func TestReadersBehindAWriterThatGivesUpInAnOutageGoOn(t *testing.T) {
 	cell.Place, l.ahead, l.behind = 1, r, cell
 	w := l.ask(r, false)
 	reader := l.ask(cell, false)
-	l.reply(r, Outcome{Verdict: NotSent})
+	l.reply(r, Outcome{Result: NotSent})
 	if r.Blocked() != Disconnected {
 		t.Fatalf("%+v", r.View())
 	}
@@ -192,7 +192,7 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	r, cell := l.name(), l.name()
 	cell.Place, l.ahead, l.behind = 1, r, cell
 	reader := l.ask(cell, false)
-	l.reply(cell, Outcome{Answer: Taken, TTL: time.Hour}) // by another process
+	l.reply(cell, Outcome{Reply: HeldByOther, TTL: time.Hour}) // by another process
 	if v := cell.View(); !v.Asleep {
 		t.Fatalf("nobody of its process writes, and it does not sleep: %+v", v)
 	}
@@ -201,7 +201,7 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	alarm := cell.wait.Port.(*bell)
 	l.does(func(rd *Ready) { cell.wait.Announced(rd) })
 	l.is(cell, Acquiring)
-	l.reply(cell, Outcome{Answer: Taken, TTL: time.Hour})
+	l.reply(cell, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	if v := cell.View(); v.Held != BehindWriter || v.Waits || alarm.listening || alarm.at != 0 {
 		t.Fatalf("the reader is not behind the writer: %+v", v)
 	}

@@ -68,7 +68,7 @@ func TestCommand_MovingAndNotSent_IsRepeatedWithin100ms(t *testing.T) {
 	l.ask(r, false)
 	for i := range 8 {
 		l.is(r, Acquiring)
-		l.reply(r, Outcome{Verdict: NotSent, Moving: true})
+		l.reply(r, Outcome{Result: NotSent, Moving: true})
 		if d := l.paused.Sub(l.now); d > movingPoll {
 			t.Errorf("try %d: the next one is in %v", i, d)
 		}
@@ -90,7 +90,7 @@ func TestUnlock_SlotMoves_IsRepeatedWithin100ms(t *testing.T) {
 	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 	for i := range 10 {
 		l.is(r, Unlocking)
-		l.reply(r, Outcome{Verdict: Busy, Moving: i > 5, Begun: i == 7})
+		l.reply(r, Outcome{Result: RetryLater, Moving: i > 5, Begun: i == 7})
 		if d := l.paused.Sub(l.now); i > 5 && d > movingPoll {
 			t.Errorf("release %d: the next one is in %v", i, d)
 		}
@@ -98,7 +98,7 @@ func TestUnlock_SlotMoves_IsRepeatedWithin100ms(t *testing.T) {
 		l.does(r.PauseOver)
 	}
 	l.is(r, Unlocking)
-	l.reply(r, Outcome{Answer: Missing})
+	l.reply(r, Outcome{Reply: NotOwner})
 	if u.Err != nil || !u.Told {
 		t.Error(u.Err)
 	}

@@ -50,7 +50,7 @@ func (a *releaseAgain) Complete(reply resp.Reply) {
 	v := a.lane.recovery
 	now := v.cfg.Clock.Now()
 	_, cause := resp.Outcome(reply.Err)
-	m := meaningOf(v.cfg.Engine.Verdict(reply.Err), cause == resp.ErrClosed, reply.Value.Int)
+	m := meaningOf(v.cfg.Engine.Result(reply.Err), cause == resp.ErrClosed, reply.Value.Int)
 	a.refused.Store(m.refused)
 	if m.again {
 		v.Again([]Release{a.Release}, now.Add(m.pause))

@@ -20,15 +20,15 @@ type meaning struct {
 }
 
 // meaningOf reads an answer. closed: it says that the client is.
-func meaningOf(v lock.Verdict, closed bool, code int64) meaning {
+func meaningOf(v lock.Result, closed bool, code int64) meaning {
 	switch {
 	case closed:
 		return meaning{}
-	case !v.Heard():
+	case !v.Answered():
 		return meaning{refused: !v.Sent(), again: true}
-	case v == lock.Busy:
+	case v == lock.RetryLater:
 		return meaning{works: true, again: true, pause: AgainAfter}
 	default:
-		return meaning{works: true, effect: v == lock.Answered && code != script.NotThere}
+		return meaning{works: true, effect: v == lock.Replied && code != script.NotThere}
 	}
 }

@@ -13,34 +13,34 @@ func TestWhatAnAnswerToARepeatedReleaseMeans(t *testing.T) {
 	t.Parallel()
 	const fine, away = true, false
 	tests := map[string]struct {
-		verdict lock.Verdict
+		verdict lock.Result
 		closed  bool
 		code    int64
 		want    meaning
 	}{
-		"released":                    {lock.Answered, false, script.Done, meaning{works: fine, effect: true}},
-		"released, not announced":     {lock.Answered, false, script.Unheard, meaning{works: fine, effect: true}},
-		"still held":                  {lock.Answered, false, script.StillHeld, meaning{works: fine, effect: true}},
-		"the successor had heard":     {lock.Answered, false, script.NotThere, meaning{works: fine}},
+		"released":                    {lock.Replied, false, script.Done, meaning{works: fine, effect: true}},
+		"released, not announced":     {lock.Replied, false, script.Unheard, meaning{works: fine, effect: true}},
+		"still held":                  {lock.Replied, false, script.StillHeld, meaning{works: fine, effect: true}},
+		"the successor had heard":     {lock.Replied, false, script.NotThere, meaning{works: fine}},
 		"no connection":               {lock.NotSent, false, 0, meaning{works: away, refused: true, again: true}},
-		"its lane is full":            {lock.Full, false, 0, meaning{works: away, refused: true, again: true}},
-		"nobody wanted it":            {lock.Unwanted, false, 0, meaning{works: away, refused: true, again: true}},
-		"shut":                        {lock.Shut, true, 0, meaning{works: away}},
+		"its lane is full":            {lock.LaneFull, false, 0, meaning{works: away, refused: true, again: true}},
+		"nobody wanted it":            {lock.Cancelled, false, 0, meaning{works: away, refused: true, again: true}},
+		"shut":                        {lock.ClientClosed, true, 0, meaning{works: away}},
 		"shut when it was out":        {lock.Unknown, true, 0, meaning{works: away}},
 		"no answer":                   {lock.Unknown, false, 0, meaning{works: away, again: true}},
-		"refused for now":             {lock.Busy, false, 0, meaning{works: fine, again: true, pause: 100 * time.Millisecond}},
+		"refused for now":             {lock.RetryLater, false, 0, meaning{works: fine, again: true, pause: 100 * time.Millisecond}},
 		"the name is something else":  {lock.WrongType, false, 0, meaning{works: fine}},
-		"refused for good":            {lock.Denied, false, 0, meaning{works: fine}},
-		"refused, whatever the value": {lock.Denied, false, script.Done, meaning{works: fine}},
+		"refused for good":            {lock.Refused, false, 0, meaning{works: fine}},
+		"refused, whatever the value": {lock.Refused, false, script.Done, meaning{works: fine}},
 	}
-	asked := make(map[lock.Verdict]bool)
+	asked := make(map[lock.Result]bool)
 	for name, test := range tests {
 		asked[test.verdict] = true
 		if got := meaningOf(test.verdict, test.closed, test.code); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}
-	for v := lock.Answered; v <= lock.Denied; v++ {
+	for v := lock.Replied; v <= lock.Refused; v++ {
 		if !asked[v] {
 			t.Errorf("verdict %d is not in the table", v)
 		}

@@ -103,11 +103,11 @@ func (l *lab) Submit(_ uint64, r resp.Request) {
 	l.out = append(l.out, r.(*releaseAgain))
 }
 
-func (l *lab) Verdict(err error) lock.Verdict {
+func (l *lab) Result(err error) lock.Result {
 	if v, ok := err.(verdict); ok {
-		return lock.Verdict(v)
+		return lock.Result(v)
 	}
-	return lock.Answered
+	return lock.Replied
 }
 
 func (l *lab) AppendRelease(dst []byte, _ resp.ScriptForm, r *Release, rest time.Duration) []byte {
@@ -128,7 +128,7 @@ func (l *lab) unlocked() {
 }
 
 // verdict is an error that has one.
-type verdict lock.Verdict
+type verdict lock.Result
 
 func (verdict) Error() string { return "a verdict" }
 

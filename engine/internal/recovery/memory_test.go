@@ -155,8 +155,8 @@ func TestAnswersToARepeatedRelease(t *testing.T) {
 	}{
 		"released":             {integer(script.Done), 0, 1},
 		"it had heard":         {integer(script.NotThere), 0, 0},
-		"refused for now":      {resp.Reply{Err: verdict(lock.Busy)}, AgainAfter, 0},
-		"refused for good":     {resp.Reply{Err: verdict(lock.Denied)}, 0, 0},
+		"refused for now":      {resp.Reply{Err: verdict(lock.RetryLater)}, AgainAfter, 0},
+		"refused for good":     {resp.Reply{Err: verdict(lock.Refused)}, 0, 0},
 		"no answer":            {resp.Reply{Err: verdict(lock.Unknown)}, kickAfter, 0},
 		"not sent after all":   {resp.Reply{Err: verdict(lock.NotSent)}, kickAfter, 0},
 		"the client is closed": {resp.Reply{Err: resp.NotSent(resp.ErrClosed)}, 0, 0},
@@ -193,7 +193,7 @@ func TestAnswersToARepeatedRelease(t *testing.T) {
 func TestALaneThatTakesNoReleaseIsNotAskedForTheOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, time.Minute)
-	l.refuse = verdict(lock.Full)
+	l.refuse = verdict(lock.LaneFull)
 	l.v.Again([]Release{{Name: "a1"}, {Name: "a2"}}, 0)
 	l.advance(10 * kickAfter)
 	v := l.v.View()

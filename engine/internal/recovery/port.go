@@ -27,8 +27,8 @@ type Config struct {
 type Port interface {
 	// Closing: nothing new is admitted. Then a lane that is down is gone on with, too.
 	Closing() bool
-	// Verdict classes the error of a reply.
-	Verdict(err error) lock.Verdict
+	// Result classes the error of a reply.
+	Result(err error) lock.Result
 	// AppendRelease encodes a release, of whose MinHold rest is left, if that is > 0. It may
 	// be called under a lock of the client.
 	AppendRelease(dst []byte, form resp.ScriptForm, r *Release, rest time.Duration) []byte

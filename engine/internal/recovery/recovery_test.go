@@ -22,7 +22,7 @@ func TestANameThatStallsIsLookedAt(t *testing.T) {
 	if got := l.took(); got != "a1" {
 		t.Errorf("%q went on", got)
 	}
-	l.v.Answered(l.pace, lock.Answered.Heard())
+	l.v.Answered(l.pace, lock.Replied.Answered())
 	l.wantRest()
 }
 
@@ -55,7 +55,7 @@ func TestALaneThatHasNothingToDoIsForgotten(t *testing.T) {
 	if got := l.took(); got != "a1" {
 		t.Errorf("%q went on", got)
 	}
-	l.v.Answered(l.pace, lock.Answered.Heard())
+	l.v.Answered(l.pace, lock.Replied.Answered())
 	if len(l.v.mu.lanes) != 1 {
 		t.Error("it is forgotten, and its kick is armed")
 	}
@@ -75,12 +75,12 @@ func TestAnswersMakeRoom(t *testing.T) {
 	if got := len(strings.Fields(l.took())); got != maxTries {
 		t.Fatalf("%d went on", got)
 	}
-	l.v.Answered(l.pace, lock.Answered.Heard())
+	l.v.Answered(l.pace, lock.Replied.Answered())
 	if got := len(strings.Fields(l.took())); got != 1 {
 		t.Errorf("%d went on after an answer", got)
 	}
 	// One that was not sent does not have others sent at once: nobody knows the lane works.
-	l.v.Answered(l.pace, lock.NotSent.Heard())
+	l.v.Answered(l.pace, lock.NotSent.Answered())
 	if got := l.took(); got != "" {
 		t.Errorf("%s went on over a lane that does not work", got)
 	}
@@ -89,7 +89,7 @@ func TestAnswersMakeRoom(t *testing.T) {
 		t.Errorf("%d went on after a moment", got)
 	}
 	for range n - 2 {
-		l.v.Answered(l.pace, lock.Busy.Heard())
+		l.v.Answered(l.pace, lock.RetryLater.Answered())
 	}
 	l.wantRest()
 }
@@ -104,7 +104,7 @@ func TestANameThatStallsAgainWaitsForAMoment(t *testing.T) {
 	if got := l.took(); got != "a2" {
 		t.Errorf("%q went on", got)
 	}
-	l.v.Answered(l.pace, lock.NotSent.Heard()) // as its command is
+	l.v.Answered(l.pace, lock.NotSent.Answered()) // as its command is
 	delete(l.went, "a2")
 	l.advance(kickAfter)
 	if got := l.took(); got != "a2 a1" {
@@ -123,7 +123,7 @@ func TestANameWithNothingToSendIsPassedOver(t *testing.T) {
 		t.Errorf("%q went on", got)
 	}
 	l.advance(time.Second) // nothing was sent for two of them, so the lane is looked at
-	l.v.Answered(l.pace, lock.Answered.Heard())
+	l.v.Answered(l.pace, lock.Replied.Answered())
 	l.wantRest()
 }
 
@@ -158,7 +158,7 @@ func TestStalledNamesFollowTheRoutes(t *testing.T) {
 	if got := l.took(); got != "b1" {
 		t.Errorf("%q went on", got)
 	}
-	l.v.Answered(l.pace, lock.Answered.Heard())
+	l.v.Answered(l.pace, lock.Replied.Answered())
 	l.lanes['a'] = l.lanes['b']
 	l.v.Rerouted()
 	l.advance(kickAfter)

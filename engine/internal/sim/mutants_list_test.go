@@ -43,7 +43,7 @@ var mutants = []mutant{
 	{"internal/lock/release.go", "\t\t\th.releaseInDoubt = true\n", "", "a release may have been executed by an earlier copy"},
 	{"internal/lock/release.go", "\t\th.Entry.GoOn(rd)\n\tcase h.state == releasing:", "\tcase h.state == releasing:", "Unlock sends a release"},
 	{"internal/lock/release.go", "\tr.hold = nil\n\tif r.wait != nil {\n\t\tr.wait.Reset()\n\t}", "\tr.hold = nil", "survives: the message of its own release wakes the head as well, a moment later"},
-	{"internal/lock/release.go", "(o.Verdict == Answered || o.Verdict == WrongType) && h.releaseInDoubt", "o.Verdict == Answered && h.releaseInDoubt", "what has the key after an earlier copy is no loss (found by the simulation)"},
+	{"internal/lock/release.go", "(o.Result == Replied || o.Result == WrongType) && h.releaseInDoubt", "o.Result == Replied && h.releaseInDoubt", "what has the key after an earlier copy is no loss (found by the simulation)"},
 	// Compensations.
 	{"internal/lock/command.go", "\t\th.besideReaders = true\n", "", "rare: the same, noted when the reader is asked for"},
 	{"internal/lock/compensation.go", "\t\td.extendUntil(h.extra.sharedUntil)\n", "", "rare: a Shutdown waits for a writer as long as readers may keep it"},
@@ -52,7 +52,7 @@ var mutants = []mutant{
 	{"internal/lock/grant.go", "\tif t.besideReaders {\n\t\tt.Entry.extendWriterExpiry(t.serverUntil)\n\t}\n", "", "rare: the same, of one that is renewed"},
 	{"internal/lock/command.go", "\t\tr.extendWriterExpiry(o.Now.Add(c.Span))\n", "", "rare: the same, of one whose answer came late"},
 	{"internal/lock/compensation.go", "d.due, d.lease = r, id, kind, g, true, lease", "d.due, d.lease = r, id, kind, g, false, lease", "a compensation is paid at once"},
-	{"internal/lock/compensation.go", "\tif o.Verdict == Unknown || o.Verdict == Busy {\n\t\treturn // still due", "\tif false {\n\t\treturn", "a compensation that is not answered is not paid"},
+	{"internal/lock/compensation.go", "\tif o.Result == Unknown || o.Result == RetryLater {\n\t\treturn // still due", "\tif false {\n\t\treturn", "a compensation that is not answered is not paid"},
 	{"internal/lock/compensation.go", "\tcase d.certainty == certain || r.Port.Closing():", "\tcase true:", "an owner in doubt may come to life after the first release"},
 	{"internal/lock/compensation.go", "\t\td.certainty = repeat\n\t\td.wakeAt(o.Now.Add(time.Second))", "\t\td.certainty = repeat\n\t\td.wakeAt(o.Now.Add(time.Hour))", "an owner in doubt is released again after a second"},
 	// Contexts and re-entry.
