@@ -460,7 +460,7 @@ func TestLock_LastAttempt_DoesNotOutliveItsWaiters(t *testing.T) {
 		defer sh.Unlock()
 		r := sh.Find(m.key)
 		v := r.View()
-		return v.Attempts == 2 && v.What == lock.Nothing
+		return v.Attempts == 2 && v.What == lock.NoCommand
 	})
 	head.Abandon()
 	tr.net.Pause(faultproxy.All)

@@ -438,7 +438,7 @@ func (e *Engine) sleepsOnMessagesForTest(name string) bool {
 		return false
 	}
 	v := r.View()
-	return v.Asleep && v.Confirmed && v.What == lock.Nothing
+	return v.Asleep && v.Confirmed && v.What == lock.NoCommand
 }
 
 func alive(contexts []context.Context) (n int) {

@@ -202,7 +202,7 @@ func TestExtend_AfterARefusedOne_DoesNotNameThatRefusal(t *testing.T) {
 	idle := func(refusals uint8) bool {
 		oneOf(h).Shard().Lock()
 		defer oneOf(h).Shard().Unlock()
-		return oneOf(h).Entry.Cmd.What == lock.Nothing && oneOf(h).Entry.View().Refusals >= refusals
+		return oneOf(h).Entry.Cmd.Action == lock.NoCommand && oneOf(h).Entry.View().Refusals >= refusals
 	}
 	eventually(t, "the next try is a while away", func() bool { return idle(5) })
 	cancel()

@@ -20,21 +20,21 @@ var errRefused = errors.New("engine: the server refuses to write the lock for no
 
 // reading reads the reply of a command.
 func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
-	what := c.What
+	what := c.Action
 	o := lock.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving}
 	if reply.Ack != nil {
 		o.Ack = reply.Ack
 	}
 	o.Begun = Begun(o.Err)
 	v := reply.Value
-	if o.Err == nil && c.Also != nil {
+	if o.Err == nil && c.Batch != nil {
 		v, o.Token, o.BatchReplies = parts(v, c)
 		if v.Kind == wire.KindError {
 			refused := wire.NewServerError(v.Bytes)
 			o.Err, o.Moving = refused, o.Moving || resp.RefusalOf(refused).Apart()
 		}
 	}
-	if o.Err == nil && what == lock.Acquiring && c.Also == nil {
+	if o.Err == nil && what == lock.Acquiring && c.Batch == nil {
 		o.Holder = kind.Kind(c.Kind).Holder(v)
 		v, o.Token = kind.Kind(c.Kind).Granted(v)
 	}
@@ -58,8 +58,8 @@ func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
 // parts are the answers to a batch: to what the command is for, with the token of a grant, and to
 // the releases beside. There are none if they are not as many as were asked for.
 func parts(list resp.Value, c *lock.Command) (own resp.Value, token int64, also []lock.Reply) {
-	n, at := len(c.Also.IDs), 0 // that of a release comes first, that of an acquire last
-	if c.What == lock.Acquiring {
+	n, at := len(c.Batch.IDs), 0 // that of a release comes first, that of an acquire last
+	if c.Action == lock.Acquiring {
 		at = n
 	}
 	if list.Kind != wire.KindArray || list.Len() != n+1 && list.Len() != n+2 {
@@ -76,7 +76,7 @@ func parts(list resp.Value, c *lock.Command) (own resp.Value, token int64, also 
 			return false
 		default:
 			var o lock.Outcome
-			read(&o, lock.Settling, e.Int)
+			read(&o, lock.Compensating, e.Int)
 			also = append(also, o.Reply)
 		}
 		return true
@@ -85,7 +85,7 @@ func parts(list resp.Value, c *lock.Command) (own resp.Value, token int64, also 
 }
 
 // read says what the answer of a script means.
-func read(o *lock.Outcome, what lock.What, code int64) {
+func read(o *lock.Outcome, what lock.CommandKind, code int64) {
 	switch {
 	case what == lock.Acquiring:
 		switch code {

@@ -15,7 +15,7 @@ import (
 func TestAnswersAreReadForTheMachine(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		what    lock.What
+		what    lock.CommandKind
 		text    string
 		verdict lock.Result
 		answer  lock.Reply
@@ -36,12 +36,12 @@ func TestAnswersAreReadForTheMachine(t *testing.T) {
 		"an Extend's two":       {lock.Extending, "*2\r\n:1\r\n:1\r\n", lock.Refused, 0, 0},
 		"an Extend without one": {lock.Extending, "*0\r\n", lock.Refused, 0, 0},
 		"an Extend's number":    {lock.Extending, ":1\r\n", lock.Refused, 0, 0},
-		"left":                  {lock.Leaving, ":0\r\n", lock.Replied, lock.OK, 0},
-		"nothing to leave":      {lock.Leaving, ":-3\r\n", lock.Replied, lock.NotOwner, 0},
-		"released":              {lock.Unlocking, ":1\r\n", lock.Replied, lock.OK, 0},
-		"released, unheard":     {lock.Unlocking, ":2\r\n", lock.Replied, lock.NotPublished, 0},
-		"nothing to release":    {lock.Unlocking, ":-3\r\n", lock.Replied, lock.NotOwner, 0},
-		"paid":                  {lock.Settling, ":1\r\n", lock.Replied, lock.OK, 0},
+		"left":                  {lock.Decrementing, ":0\r\n", lock.Replied, lock.OK, 0},
+		"nothing to leave":      {lock.Decrementing, ":-3\r\n", lock.Replied, lock.NotOwner, 0},
+		"released":              {lock.Releasing, ":1\r\n", lock.Replied, lock.OK, 0},
+		"released, unheard":     {lock.Releasing, ":2\r\n", lock.Replied, lock.NotPublished, 0},
+		"nothing to release":    {lock.Releasing, ":-3\r\n", lock.Replied, lock.NotOwner, 0},
+		"paid":                  {lock.Compensating, ":1\r\n", lock.Replied, lock.OK, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +49,7 @@ func TestAnswersAreReadForTheMachine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := reading(&lock.Command{What: c.what}, resp.Reply{Value: v})
+			o := reading(&lock.Command{Action: c.what}, resp.Reply{Value: v})
 			if o.Result != c.verdict || o.Reply != c.answer || o.TTL != c.ttl {
 				t.Errorf("verdict %d, answer %d, TTL %v; want %d, %d, %v", o.Result, o.Reply, o.TTL, c.verdict, c.answer, c.ttl)
 			}
@@ -70,7 +70,7 @@ func TestAnswersAreReadForTheMachine(t *testing.T) {
 func TestTheAnswersOfABatchAreThoseOfItsParts(t *testing.T) {
 	t.Parallel()
 	two := &lock.Batch{IDs: []int64{7, 8}}
-	acquire, settle := lock.Command{What: lock.Acquiring, Also: two}, lock.Command{What: lock.Settling, Also: two}
+	acquire, settle := lock.Command{Action: lock.Acquiring, Batch: two}, lock.Command{Action: lock.Compensating, Batch: two}
 	own := func(v lock.Result, a lock.Reply) lock.Outcome {
 		return lock.Outcome{Result: v, Reply: a}
 	}

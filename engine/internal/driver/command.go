@@ -20,7 +20,7 @@ func (c *command) res() *lock.Entry { return (*lock.Entry)(c) }
 // submit sends the entry's command. No lock is held. It is the one place where
 // commands of entries leave, so joining several into one script plugs in here.
 func (t *Table) submit(r *lock.Entry) {
-	if r.Cmd.Want != 0 {
+	if r.Cmd.Acks != 0 {
 		t.Client.SubmitDurable(r.Route, (*command)(r))
 		return
 	}
@@ -31,27 +31,27 @@ func (t *Table) submit(r *lock.Entry) {
 func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	r, cmd := c.res(), &c.Cmd
 	owner := OwnerOf(r, cmd.Kind, cmd.ID)
-	if cmd.Also != nil {
+	if cmd.Batch != nil {
 		return c.appendBatch(dst, form)
 	}
 	k := kind.Kind(cmd.Kind)
-	switch cmd.What {
+	switch cmd.Action {
 	case lock.Acquiring:
 		if k.Traits().Queues {
-			return script.AppendFair(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Span, cmd.Head)
+			return script.AppendFair(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Lease, cmd.Head)
 		}
-		if h := cmd.Beside(); h != nil {
-			return k.AppendBeside(dst, form, r.Name, owner, cmd.Span, OwnerOf(r, h.Kind, h.ID))
+		if h := cmd.Writer(); h != nil {
+			return k.AppendBeside(dst, form, r.Name, owner, cmd.Lease, OwnerOf(r, h.Kind, h.ID))
 		}
-		return k.AppendAcquire(dst, form, r.Name, owner, cmd.Span, ShardOf(r).Table.Verb())
+		return k.AppendAcquire(dst, form, r.Name, owner, cmd.Lease, ShardOf(r).Table.Verb())
 	case lock.Reentering:
-		return k.AppendReenter(dst, form, r.Name, owner, cmd.Span, int(cmd.Number))
+		return k.AppendReenter(dst, form, r.Name, owner, cmd.Lease, int(cmd.Number))
 	case lock.Extending:
-		return k.Renewal().Append(dst, form, []script.Renewal{{Key: r.Name, Owner: owner, Lease: cmd.Span}})
-	case lock.Leaving:
+		return k.Renewal().Append(dst, form, []script.Renewal{{Key: r.Name, Owner: owner, Lease: cmd.Lease}})
+	case lock.Decrementing:
 		return k.AppendLeave(dst, form, r.Name, owner, int(cmd.Number), ShardOf(r).Table.Verb())
-	case lock.Unlocking, lock.Settling:
-		return ShardOf(r).Table.AppendRelease(dst, form, k, r.Name, cmd.ID, cmd.Span)
+	case lock.Releasing, lock.Compensating:
+		return ShardOf(r).Table.AppendRelease(dst, form, k, r.Name, cmd.ID, cmd.Lease)
 	}
 	panic("BUG: engine: an empty command was sent")
 }
@@ -76,13 +76,13 @@ func (t *Table) AppendForce(dst []byte, form resp.ScriptForm, k Key, owner strin
 // appendBatch encodes a command that releases others beside what it is for.
 func (c *command) appendBatch(dst []byte, form resp.ScriptForm) []byte {
 	r, cmd := c.res(), &c.Cmd
-	owner, lease := OwnerOf(r, cmd.Kind, cmd.ID), cmd.Span
+	owner, lease := OwnerOf(r, cmd.Kind, cmd.ID), cmd.Lease
 	var buf [4]script.Owner
 	owners := buf[:0]
-	if cmd.What != lock.Acquiring {
+	if cmd.Action != lock.Acquiring {
 		owners, lease = append(owners, owner), 0
 	}
-	for _, id := range cmd.Also.IDs {
+	for _, id := range cmd.Batch.IDs {
 		owners = append(owners, OwnerOf(r, cmd.Kind, id))
 	}
 	return kind.Kind(cmd.Kind).AppendSeveral(dst, form, r.Name, owners, owner, lease, ShardOf(r).Table.Verb())
@@ -101,26 +101,26 @@ func (t *Table) AppendRelease(dst []byte, form resp.ScriptForm, k kind.Kind, nam
 }
 
 // Wants implements resp.DurableRequest.
-func (c *command) Wants() resp.Acks { return resp.Acks(c.Cmd.Want) }
+func (c *command) Wants() resp.Acks { return resp.Acks(c.Cmd.Acks) }
 
 // NeedsAck implements resp.DurableRequest: a refusal need not wait for replicas.
 func (c *command) NeedsAck(v resp.Value) bool {
 	switch {
-	case c.Cmd.Also != nil:
+	case c.Cmd.Batch != nil:
 		v, _, _ = parts(v, &c.Cmd)
-	case c.Cmd.What == lock.Acquiring:
+	case c.Cmd.Action == lock.Acquiring:
 		v, _ = kind.Kind(c.Cmd.Kind).Granted(v)
 	}
-	return c.Cmd.What == lock.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
+	return c.Cmd.Action == lock.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }
 
 // Priority implements resp.PatientRequest. On a full connection, commands that give locks back
 // or keep them go before those that want one. A LockAsync fails at once.
 func (c *command) Priority() resp.Priority {
 	switch cmd := &c.Cmd; {
-	case cmd.Born:
+	case cmd.FirstAsync:
 		return resp.PriorityNoWait
-	case cmd.Also == nil && (cmd.What == lock.Acquiring || cmd.What == lock.Reentering):
+	case cmd.Batch == nil && (cmd.Action == lock.Acquiring || cmd.Action == lock.Reentering):
 		return resp.PriorityNormal
 	}
 	return resp.PriorityHigh
@@ -149,8 +149,8 @@ func (c *command) Complete(reply resp.Reply) {
 	sh.mu.Lock()
 	done := r.Replied(&o, &rd)
 	sh.mu.Unlock()
-	if done.Paced != nil {
-		sh.Table.Recovery.Answered(done.Paced, o.Result.Answered())
+	if done.Throttle != nil {
+		sh.Table.Recovery.Answered(done.Throttle, o.Result.Answered())
 	}
 	sh.Table.Apply(&rd)
 }

@@ -68,7 +68,7 @@ type Count struct {
 	former   *ear // heard until ear is confirmed; mostly nil
 	mark     string
 	wakes    string // the channel
-	paced    *lock.Pace
+	paced    *lock.Throttle
 	unwanted bool // guarded by recovery's lock
 }
 
@@ -307,7 +307,7 @@ func (s *stalledCount) Stalled() (urgent bool, route uint64) {
 	return c.Urgent(), c.route
 }
 
-func (s *stalledCount) GoOn(by *lock.Pace) recovery.Went {
+func (s *stalledCount) GoOn(by *lock.Throttle) recovery.Went {
 	c, sends := s.count(), false
 	c.transition(func(rd *counter.Ready) {
 		c.Resume(rd)

@@ -46,7 +46,7 @@ func (s *stalled) Stalled() (urgent bool, route uint64) {
 	return r.Urgent(), r.Route
 }
 
-func (s *stalled) GoOn(by *lock.Pace) recovery.Went {
+func (s *stalled) GoOn(by *lock.Throttle) recovery.Went {
 	r := s.machine()
 	var rd lock.Ready
 	sh := ShardOf(r)

@@ -12,7 +12,7 @@ func (r *Entry) Admit(a *Request, rd *Ready) {
 	r.admit(a, rd)
 	r.next(rd)
 	if r.Cmd.req == a { // otherwise the command in flight is another's, and the lane may be reading it
-		r.Cmd.Born = a.Async && !a.Patient
+		r.Cmd.FirstAsync = a.Async && !a.Patient
 	}
 	if a.Once && !a.ended && (!a.trying || a.Want != 0) {
 		// It has to wait for the answer to another command, for a connection, or for
@@ -212,7 +212,7 @@ func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 			w.tries = 0
 		}
 	}
-	if b := c.Also; b != nil && b.hold != nil {
+	if b := c.Batch; b != nil && b.hold != nil {
 		h.handOvers = b.hold.handOvers + 1
 		r.Port.Counters().HandedOver++
 	}

@@ -64,7 +64,7 @@ func (l *lab) goesOn(r *Entry) {
 	l.t.Helper()
 	l.does(r.PauseOver)
 	for range 10 {
-		if r.Cmd.What == Settling {
+		if r.Cmd.Action == Compensating {
 			l.reply(r, Outcome{Reply: NotOwner})
 		}
 	}

@@ -19,7 +19,7 @@ func TestABurnedOwnerIsReleasedByTheNextTry(t *testing.T) {
 	burned := r.Cmd.ID
 	l.reply(r, Outcome{Result: Unknown})
 	l.is(r, Acquiring)
-	if r.Cmd.Also == nil || !slices.Equal(r.Cmd.Also.IDs, []int64{burned}) || r.Cmd.ID == burned || r.Cmd.Server != 1 {
+	if r.Cmd.Batch == nil || !slices.Equal(r.Cmd.Batch.IDs, []int64{burned}) || r.Cmd.ID == burned || r.Cmd.Server != 1 {
 		t.Fatalf("%+v", r.Cmd)
 	}
 	l.reply(r, Outcome{BatchReplies: []Reply{NotOwner}})
@@ -33,8 +33,8 @@ func TestABurnedOwnerIsReleasedByTheNextTry(t *testing.T) {
 	}
 	l.now = d.at
 	l.does(func(rd *Ready) { d.Fired(l.now, rd) })
-	l.is(r, Settling) // nobody tries now
-	if r.Cmd.Also != nil {
+	l.is(r, Compensating) // nobody tries now
+	if r.Cmd.Batch != nil {
 		t.Errorf("%+v", r.Cmd)
 	}
 }
@@ -49,12 +49,12 @@ func TestResource_FencedGrantThatNobodyWants_IsReleasedAlone(t *testing.T) {
 	l.does(func(rd *Ready) { first.Cancel(lockerr.Stop{}, rd) })
 	unwanted := r.Cmd.ID
 	l.reply(r, Outcome{Token: 7})
-	l.is(r, Settling)
-	if r.Cmd.ID != unwanted || r.Cmd.Also != nil {
+	l.is(r, Compensating)
+	if r.Cmd.ID != unwanted || r.Cmd.Batch != nil {
 		t.Fatalf("%+v", r.Cmd)
 	}
 	l.reply(r, Outcome{})
-	if l.is(r, Acquiring); r.Cmd.Also != nil || r.compensations != nil {
+	if l.is(r, Acquiring); r.Cmd.Batch != nil || r.compensations != nil {
 		t.Fatalf("%+v", r.Cmd)
 	}
 	if l.reply(r, Outcome{Token: 8}); second.hold == nil {
@@ -69,22 +69,22 @@ func TestATryMayFailAndWhatItTookAlongBeSettled(t *testing.T) {
 	for name, x := range map[string]struct {
 		o     Outcome
 		debts int // that are due afterwards
-		next  What
+		next  CommandKind
 		fails bool
 	}{
-		"held":              {Outcome{Reply: HeldByOther, TTL: time.Second, BatchReplies: []Reply{OK}}, 0, Nothing, false},
-		"no right to take":  {Outcome{Result: Refused, Err: why, BatchReplies: []Reply{OK}}, 1, Settling, true}, // what was taken
-		"busy for the try":  {Outcome{Result: RetryLater, Err: why, BatchReplies: []Reply{OK}}, 0, Nothing, false},
-		"busy for all":      {Outcome{Result: RetryLater, Err: why}, 1, Nothing, false},
+		"held":              {Outcome{Reply: HeldByOther, TTL: time.Second, BatchReplies: []Reply{OK}}, 0, NoCommand, false},
+		"no right to take":  {Outcome{Result: Refused, Err: why, BatchReplies: []Reply{OK}}, 1, Compensating, true}, // what was taken
+		"busy for the try":  {Outcome{Result: RetryLater, Err: why, BatchReplies: []Reply{OK}}, 0, NoCommand, false},
+		"busy for all":      {Outcome{Result: RetryLater, Err: why}, 1, NoCommand, false},
 		"unanswered":        {Outcome{Result: Unknown, Err: why}, 2, Acquiring, false},
-		"not sent":          {Outcome{Result: NotSent, Err: why}, 1, Nothing, false},
-		"an unknown answer": {Outcome{Result: Refused, Err: why}, 1, Settling, true},
+		"not sent":          {Outcome{Result: NotSent, Err: why}, 1, NoCommand, false},
+		"an unknown answer": {Outcome{Result: Refused, Err: why}, 1, Compensating, true},
 	} {
 		l := newLab(t)
 		r := l.name()
 		c := l.ask(r, false)
 		l.reply(r, Outcome{Result: Unknown})
-		if r.Cmd.Also == nil {
+		if r.Cmd.Batch == nil {
 			t.Fatalf("%+v", r.Cmd)
 		}
 		l.reply(r, x.o)
@@ -94,8 +94,8 @@ func TestATryMayFailAndWhatItTookAlongBeSettled(t *testing.T) {
 				due++
 			}
 		}
-		if due != x.debts || r.Cmd.What != x.next || (c.err != nil) != x.fails {
-			t.Errorf("%s: %d debts are due, command %d, %v", name, due, r.Cmd.What, c.err)
+		if due != x.debts || r.Cmd.Action != x.next || (c.err != nil) != x.fails {
+			t.Errorf("%s: %d debts are due, command %d, %v", name, due, r.Cmd.Action, c.err)
 		}
 	}
 }
@@ -108,15 +108,15 @@ func TestDebtsOfANameAreSettledTogether(t *testing.T) {
 		r.compensate(id, 0, certain, time.Second, l.now.Add(time.Second))
 	}
 	l.does(r.GoOn)
-	l.is(r, Settling)
-	if n := len(r.Cmd.Also.IDs); n != maxBatch-1 || slices.Contains(r.Cmd.Also.IDs, r.Cmd.ID) {
-		t.Fatalf("owner %d, and %d: %v", r.Cmd.ID, n, r.Cmd.Also.IDs)
+	l.is(r, Compensating)
+	if n := len(r.Cmd.Batch.IDs); n != maxBatch-1 || slices.Contains(r.Cmd.Batch.IDs, r.Cmd.ID) {
+		t.Fatalf("owner %d, and %d: %v", r.Cmd.ID, n, r.Cmd.Batch.IDs)
 	}
 	gone := r.compensations.next.next
-	also := make([]Reply, len(r.Cmd.Also.IDs))
+	also := make([]Reply, len(r.Cmd.Batch.IDs))
 	r.dropCompensation(gone) // meanwhile
 	l.reply(r, Outcome{BatchReplies: also})
-	l.is(r, Settling)
+	l.is(r, Compensating)
 	if n := r.View().Compensations; n != 100-maxBatch {
 		t.Errorf("%d debts are left", n)
 	}
@@ -156,8 +156,8 @@ func TestWhatIsUnlikeIsNotSettledTogether(t *testing.T) {
 			}
 		}
 		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
-		l.is(r, Settling)
-		if together := r.Cmd.Also != nil; together != (x.owed == nil) {
+		l.is(r, Compensating)
+		if together := r.Cmd.Batch != nil; together != (x.owed == nil) {
 			t.Errorf("%s: the debts together: %v", name, together)
 		}
 	}
@@ -177,7 +177,7 @@ func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
 	}
 	id := r.Cmd.ID
 	l.reply(r, Outcome{BatchReplies: []Reply{OK}}) // granted to nobody
-	l.is(r, Settling)
+	l.is(r, Compensating)
 	if r.Cmd.ID != id {
 		t.Errorf("owner %d, want %d", r.Cmd.ID, id)
 	}
@@ -186,15 +186,15 @@ func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
 // A TryLock would be refused because of a compensation that is left.
 func TestATryIsTakenAlongOnlyByAllDebts(t *testing.T) {
 	t.Parallel()
-	for debts, want := range map[int]What{maxBatch - 1: Acquiring, maxBatch: Settling} {
+	for debts, want := range map[int]CommandKind{maxBatch - 1: Acquiring, maxBatch: Compensating} {
 		l := newLab(t)
 		r := l.name()
 		for id := range debts {
 			r.compensate(int64(101+id), 0, certain, time.Second, l.now.Add(time.Second))
 		}
 		l.ask(r, true)
-		if r.Cmd.What != want || len(r.Cmd.Also.IDs) != maxBatch-1 {
-			t.Errorf("%d debts: command %d settles %d more", debts, r.Cmd.What, len(r.Cmd.Also.IDs))
+		if r.Cmd.Action != want || len(r.Cmd.Batch.IDs) != maxBatch-1 {
+			t.Errorf("%d debts: command %d settles %d more", debts, r.Cmd.Action, len(r.Cmd.Batch.IDs))
 		}
 	}
 }
@@ -215,9 +215,9 @@ func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
 	l.is(r, Acquiring)
 	first := r.Cmd.ID
 	l.reply(r, Outcome{Result: Unknown}) // owed
-	l.is(r, Settling)
-	if r.Cmd.ID != first || r.Cmd.Also != nil {
-		t.Errorf("the release of %d, with %v", r.Cmd.ID, r.Cmd.Also)
+	l.is(r, Compensating)
+	if r.Cmd.ID != first || r.Cmd.Batch != nil {
+		t.Errorf("the release of %d, with %v", r.Cmd.ID, r.Cmd.Batch)
 	}
 	l.reply(r, Outcome{Reply: NotOwner})
 	l.is(r, Acquiring)
@@ -227,7 +227,7 @@ func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
 	}
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
 	l.does(func(rd *Ready) { all[0].Cancel(lockerr.Stop{}, rd) })
-	l.is(r, Settling)
+	l.is(r, Compensating)
 	if r.Cmd.ID != second {
 		t.Errorf("%d leaves the queue, want %d", r.Cmd.ID, second)
 	}
@@ -241,8 +241,8 @@ func (l *lab) both(r *Entry) (first, second *caller, u *leaver) {
 	l.reply(r, Outcome{Token: 7})
 	u = l.unlock(first.hold)
 	l.is(r, Acquiring)
-	if c := &r.Cmd; !slices.Equal(c.Also.IDs, []int64{first.hold.ID}) || c.ID == first.hold.ID || c.Span != l.cfg.Lease || c.Server != 1 {
-		l.t.Fatalf("%d is acquired for %v at %d, and %v released", c.ID, c.Span, c.Server, c.Also.IDs)
+	if c := &r.Cmd; !slices.Equal(c.Batch.IDs, []int64{first.hold.ID}) || c.ID == first.hold.ID || c.Lease != l.cfg.Lease || c.Server != 1 {
+		l.t.Fatalf("%d is acquired for %v at %d, and %v released", c.ID, c.Lease, c.Server, c.Batch.IDs)
 	}
 	return first, second, u
 }
@@ -266,7 +266,7 @@ func TestResource_FencedWithAWaiter_ReleasesAndAcquiresInOneCommand(t *testing.T
 	sent, owner := l.now, r.Cmd.ID
 	l.now = l.now.Add(2 * time.Millisecond)
 	l.reply(r, Outcome{Sent: sent, Token: 8, BatchReplies: []Reply{OK}})
-	l.is(r, Nothing)
+	l.is(r, NoCommand)
 	h := second.hold
 	if u.delivered != 1 || u.Err != nil || second.delivered != 1 || h == nil || h.Token() != 8 || h.ID != owner || !h.Local() {
 		t.Fatalf("unlocked: %+v, second: %+v", u, second)
@@ -295,7 +295,7 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 		for i := range int64(l.cfg.HandOvers) {
 			l.now = l.now.Add(pause)
 			l.unlock(c.hold)
-			if r.Cmd.What == Unlocking {
+			if r.Cmd.Action == Releasing {
 				break // its time is over
 			}
 			l.is(r, Acquiring)
@@ -305,15 +305,15 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 				t.Errorf("%s: the next one of this process skips a turn, until %v", what, at)
 			}
 		}
-		if r.Cmd.What == Nothing {
+		if r.Cmd.Action == NoCommand {
 			l.now = l.now.Add(pause)
 			l.unlock(c.hold)
 		}
-		if l.is(r, Unlocking); (c.hold.handOvers == l.cfg.HandOvers) != (pause == 0) {
+		if l.is(r, Releasing); (c.hold.handOvers == l.cfg.HandOvers) != (pause == 0) {
 			t.Errorf("%s: %d holds in a row", what, c.hold.handOvers)
 		}
 		l.reply(r, Outcome{})
-		l.is(r, Nothing) // the head skips a turn
+		l.is(r, NoCommand) // the head skips a turn
 		l.does(r.wait.Rang)
 		l.is(r, Acquiring)
 		l.reply(r, Outcome{Token: 9})
@@ -339,8 +339,8 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	l.reply(r, Outcome{Ack: enough{}})
 	l.unlock(first.hold)
 	l.is(r, Acquiring)
-	if r.Cmd.Want != 1 {
-		t.Errorf("it wants %d replicas", r.Cmd.Want)
+	if r.Cmd.Acks != 1 {
+		t.Errorf("it wants %d replicas", r.Cmd.Acks)
 	}
 	l.reply(r, Outcome{Ack: enough{}, BatchReplies: []Reply{OK}})
 	if second.hold == nil || second.hold.Acked() != 1 {
@@ -354,7 +354,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	if u.Err != nil || u.delivered != 1 || third.hold != nil || third.err == nil {
 		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
 	}
-	if l.is(r, Settling); r.Cmd.ID != owner {
+	if l.is(r, Compensating); r.Cmd.ID != owner {
 		t.Errorf("%d is given back, want %d", r.Cmd.ID, owner)
 	}
 }
@@ -399,12 +399,12 @@ func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
 				l.does(func(rd *Ready) { r.Resume(nil, rd) })
 			}
 			if x.burned {
-				if l.is(r, Settling); r.Cmd.ID != next {
+				if l.is(r, Compensating); r.Cmd.ID != next {
 					t.Errorf("%s: %d is given back, want %d", what, r.Cmd.ID, next)
 				}
 				l.reply(r, Outcome{Reply: NotOwner})
 			}
-			if l.is(r, Unlocking); r.Cmd.ID != first.hold.ID || u.delivered != 0 || second.trying {
+			if l.is(r, Releasing); r.Cmd.ID != first.hold.ID || u.delivered != 0 || second.trying {
 				t.Errorf("%s: releases %d, and the Unlock is told %d times", what, r.Cmd.ID, u.delivered)
 			}
 			o := Outcome{}
@@ -455,7 +455,7 @@ func TestResource_ReleaseAndAcquireOfALostHold_TellsTheUnlock(t *testing.T) {
 		if (second.hold != nil) != x.has || (second.err != nil) != x.fails {
 			t.Errorf("%s: %+v", what, second)
 		}
-		if l.is(r, Nothing); !x.has && !x.fails && r.wait.Ready() {
+		if l.is(r, NoCommand); !x.has && !x.fails && r.wait.Ready() {
 			t.Errorf("%s: it does not wait", what)
 		}
 	}
@@ -469,7 +469,7 @@ func TestResource_ReleaseAndAcquireRefused_TriesAgainIfAMessageCame(t *testing.T
 	l.both(r)
 	l.does(r.wait.Announced)
 	l.reply(r, Outcome{BatchReplies: []Reply{OK}, Reply: HeldByOther, TTL: time.Minute})
-	if l.is(r, Acquiring); r.Cmd.Also != nil {
+	if l.is(r, Acquiring); r.Cmd.Batch != nil {
 		t.Errorf("%+v", r.Cmd)
 	}
 }
@@ -490,10 +490,10 @@ func TestResource_ReleaseAndAcquireForNobody_GivesItBack(t *testing.T) {
 	if u.delivered != 1 || u.Err != nil || third.hold != nil {
 		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
 	}
-	if l.is(r, Settling); r.Cmd.ID != owner || r.Cmd.Also != nil {
+	if l.is(r, Compensating); r.Cmd.ID != owner || r.Cmd.Batch != nil {
 		t.Errorf("%+v is given back, want %d", r.Cmd, owner)
 	}
-	if l.reply(r, Outcome{}); r.Cmd.What != Acquiring || r.Cmd.req != &third.Request {
+	if l.reply(r, Outcome{}); r.Cmd.Action != Acquiring || r.Cmd.req != &third.Request {
 		t.Errorf("%+v", r.Cmd)
 	}
 }
@@ -514,7 +514,7 @@ func TestResource_ReleaseAndAcquireAnsweredLate_GrantsTheNextOne(t *testing.T) {
 	if second.hold == nil || second.hold.Token() != 8 {
 		t.Errorf("%+v", second)
 	}
-	if l.is(r, Settling); r.Cmd.ID != first.hold.ID {
+	if l.is(r, Compensating); r.Cmd.ID != first.hold.ID {
 		t.Errorf("%d is given back, want %d", r.Cmd.ID, first.hold.ID)
 	}
 }

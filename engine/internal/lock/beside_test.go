@@ -20,7 +20,7 @@ func besideLab(t *testing.T, once bool) (l *lab, writers *Entry, writer *tenant,
 	reader.Once = once
 	reader.More().Beside = &c.hold.Hold
 	l.does(func(rd *Ready) { cell.Admit(&reader.Request, rd) })
-	if cell.Cmd.Beside() != &c.hold.Hold {
+	if cell.Cmd.Writer() != &c.hold.Hold {
 		t.Fatal("it is not asked for beside the writer")
 	}
 	return l, writers, c.hold, cell, reader
@@ -37,7 +37,7 @@ func TestAReaderBesideAWriterThatHasEndedIsAsAnyOther(t *testing.T) {
 	l.reply(writers, Outcome{})
 	l.does(func(rd *Ready) { cell.PauseOver(rd) })
 	l.is(cell, Acquiring)
-	if cell.Cmd.Beside() != nil || reader.beside() != nil {
+	if cell.Cmd.Writer() != nil || reader.beside() != nil {
 		t.Error("it is asked for beside a writer that has ended")
 	}
 	l.reply(writers, Outcome{})
@@ -67,7 +67,7 @@ func TestReader_BesideAWriterThatIsGone_HasItLookedAt(t *testing.T) {
 		}
 		if !once {
 			l.is(cell, Acquiring)
-			if cell.Cmd.Beside() != nil {
+			if cell.Cmd.Writer() != nil {
 				t.Error("it is asked for beside that writer again")
 			}
 		}
@@ -85,7 +85,7 @@ func TestATryLockBesideAWriterThatIsNotThereAsksAsAnyOther(t *testing.T) {
 		l, _, writer, cell, reader := besideLab(t, true)
 		begin(l, writer, reader)
 		l.reply(cell, Outcome{Reply: NotOwner})
-		if l.is(cell, Acquiring); reader.err != nil || cell.Cmd.Beside() != nil {
+		if l.is(cell, Acquiring); reader.err != nil || cell.Cmd.Writer() != nil {
 			t.Errorf("%s: %v", name, reader.err)
 		}
 	}

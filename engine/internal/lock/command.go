@@ -8,49 +8,49 @@ import (
 )
 
 // What a command is.
-type What uint8
+type CommandKind uint8
 
 // The commands.
 const (
-	Nothing What = iota
+	NoCommand CommandKind = iota
 	Acquiring
 	Reentering
 	Extending
-	Leaving   // one of several holds given back
-	Unlocking // the last hold given back: release or retire
-	Settling  // a compensation released
+	Decrementing // one of several holds given back
+	Releasing    // the last hold given back: release or retire
+	Compensating // a compensation released
 )
 
 // Command is the one command of an entry that is in flight. From when it is sent until it
 // is Replied to, the fields that are encoded do not change. Its pointers to waiters are
 // cleared, under the shard's lock, when these stop waiting.
 type Command struct {
-	What   What
-	Head   bool   // acquiring: for the front of waiters, so the wait must hear of it
-	Born   bool   // acquiring: the first command of a LockAsync, sent by that call
-	Kind   uint8  // the engine's, of the owner
-	Want   Acks   // replicas that must acknowledge it
-	Number uint32 // of a re-entry or a leave: the count afterwards
-	Server Server // where a release goes, a hold's or a compensation's
-	ID     int64
-	Span   time.Duration // the lease; unlocking, settling: what a MinHold has left, if > 0
+	Action     CommandKind
+	Head       bool   // acquiring: for the front of waiters, so the wait must hear of it
+	FirstAsync bool   // acquiring: the first command of a LockAsync, sent by that call
+	Kind       uint8  // the engine's, of the owner
+	Acks       Acks   // replicas that must acknowledge it
+	Number     uint32 // of a re-entry or a leave: the count afterwards
+	Server     Server // where a release goes, a hold's or a compensation's
+	ID         int64
+	Lease      time.Duration // the lease; unlocking, settling: what a MinHold has left, if > 0
 
 	// BatchReplies has what the same command releases, before it acquires. See compensation_batch.go.
-	Also *Batch
+	Batch *Batch
 
 	req          *Request
-	hold         *Hold // acquiring: see Beside
+	hold         *Hold // acquiring: see Writer
 	compensation *Compensation
 
-	Paced *Pace // who counts it, if anybody does
+	Throttle *Throttle // who counts it, if anybody does
 }
 
-// Pace is what the engine counts commands by, to send no more than so many.
-type Pace struct{ Counter any }
+// Throttle is what the engine counts commands by, to send no more than so many.
+type Throttle struct{ Counter any }
 
-// Beside is a hold of the same name whose owner does not keep an acquire out; mostly nil.
-func (c *Command) Beside() *Hold {
-	if c.What != Acquiring {
+// Writer is a hold of the same name whose owner does not keep an acquire out; mostly nil.
+func (c *Command) Writer() *Hold {
+	if c.Action != Acquiring {
 		return nil
 	}
 	return c.hold
@@ -58,19 +58,19 @@ func (c *Command) Beside() *Hold {
 
 // Wanted reports whether anybody wants it still.
 func (c *Command) Wanted() bool {
-	return c.req != nil || c.Also != nil || c.What != Acquiring && c.What != Reentering
+	return c.req != nil || c.Batch != nil || c.Action != Acquiring && c.Action != Reentering
 }
 
 func (r *Entry) sendAcquire(a *Request, head bool) {
 	c := &r.Cmd
-	c.What, c.Head, r.headsTurn = Acquiring, head, !head
-	c.req, c.Kind, c.Span, c.Want = a, a.Kind, a.firstLease(), a.Want
+	c.Action, c.Head, r.headsTurn = Acquiring, head, !head
+	c.req, c.Kind, c.Lease, c.Acks = a, a.Kind, a.firstLease(), a.Want
 	c.ID = r.drawOwner(a)
 	if h := a.beside(); h != nil && h.state == live {
 		c.hold = h
 		h.Root().forServer = true // the next one of its process may not have others beside it
 		h.besideReaders = true
-		r.extendWriterExpiry(r.Port.Now().Add(c.Span))
+		r.extendWriterExpiry(r.Port.Now().Add(c.Lease))
 	} else if h != nil {
 		a.rare.Beside = nil // it is a reader as any other from now on
 	}
@@ -83,48 +83,48 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 
 func (r *Entry) sendReenter(a *Request) {
 	c := &r.Cmd
-	c.What = Reentering
-	c.req, c.Kind, c.Span, c.Want = a, a.Parent.Kind, a.firstLease(), a.Want
+	c.Action = Reentering
+	c.req, c.Kind, c.Lease, c.Acks = a, a.Parent.Kind, a.firstLease(), a.Want
 	c.ID, c.Number = a.Parent.ID, uint32(a.Parent.count+1)
 	a.Parent.mayCountMore = true
-	r.lengthens(c.Span)
+	r.lengthens(c.Lease)
 	a.Attempts++
 	a.trying = true
 }
 
 func (r *Entry) sendExtend(h *Hold) {
 	c := &r.Cmd
-	c.What = Extending
-	c.hold, c.Kind, c.ID, c.Span, c.Want = h, h.Kind, h.ID, h.extra.extend.Lease, h.Want
-	r.lengthens(c.Span)
+	c.Action = Extending
+	c.hold, c.Kind, c.ID, c.Lease, c.Acks = h, h.Kind, h.ID, h.extra.extend.Lease, h.Want
+	r.lengthens(c.Lease)
 }
 
-func (r *Entry) sendLeave(h *Hold) {
+func (r *Entry) sendDecrement(h *Hold) {
 	c := &r.Cmd
-	c.What = Leaving
+	c.Action = Decrementing
 	c.hold, c.Kind, c.ID, c.Number = h, h.Kind, h.ID, uint32(h.Parent.count)
 }
 
 func (r *Entry) sendRelease(h *Hold) {
 	c := &r.Cmd
-	c.What = Unlocking
+	c.Action = Releasing
 	c.hold, c.ID, c.Kind = h, h.ID, h.Kind
-	r.sendEnd()
+	r.finishRelease()
 }
 
 func (r *Entry) sendCompensation(d *Compensation) {
 	c := &r.Cmd
-	c.What = Settling
+	c.Action = Compensating
 	c.compensation, c.ID, c.Kind = d, d.ID, d.kind
-	r.sendEnd()
+	r.finishRelease()
 }
 
-// sendEnd is what the end of a hold and that of a compensation have in common.
-func (r *Entry) sendEnd() {
+// finishRelease is what the end of a hold and that of a compensation have in common.
+func (r *Entry) finishRelease() {
 	c := &r.Cmd
-	c.Server, c.Span = r.Port.ServerOf(r.Route), 0
+	c.Server, c.Lease = r.Port.ServerOf(r.Route), 0
 	if at := c.minEnd(); at != 0 {
-		c.Span = at.Sub(r.Port.Now())
+		c.Lease = at.Sub(r.Port.Now())
 	}
 }
 
@@ -226,23 +226,23 @@ func (r *Entry) replied(c *Command, o *Outcome, rd *Ready) {
 	if o.Result == Replied {
 		r.refused = 0
 	}
-	if (c.What == Reentering || c.What == Extending) && (o.Result != RetryLater || o.Begun) {
-		r.leaseRaised(c.ID, o.Now.Add(c.Span))
+	if (c.Action == Reentering || c.Action == Extending) && (o.Result != RetryLater || o.Begun) {
+		r.leaseRaised(c.ID, o.Now.Add(c.Lease))
 	}
-	if c.Beside() != nil {
-		r.extendWriterExpiry(o.Now.Add(c.Span))
+	if c.Writer() != nil {
+		r.extendWriterExpiry(o.Now.Add(c.Lease))
 	}
 	r.batchReplied(c, o, rd)
-	switch c.What {
+	switch c.Action {
 	case Acquiring:
 		r.acquireReplied(c, o, rd)
 	case Reentering:
 		r.reenterReplied(c, o, rd)
 	case Extending:
 		r.extendReplied(c, o, rd)
-	case Leaving, Unlocking:
+	case Decrementing, Releasing:
 		r.releaseReplied(c, o, rd)
-	case Settling:
+	case Compensating:
 		r.compensationReplied(c, o)
 	}
 	if o.Result == RetryLater {
@@ -264,14 +264,14 @@ func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 		return
 	}
 	full := o.Result == LaneFull
-	if full && a != nil && c.Born {
+	if full && a != nil && c.FirstAsync {
 		a.fail(lockerr.ErrOverloaded, rd)
 	}
 	if a != nil && a.Once && !a.ended {
 		a.giveUpAt(o.Now.Add(r.Port.Config().CommandTimeout))
 	}
 	r.hold.boundReleases()
-	if full || c.Want != 0 || o.Moving {
+	if full || c.Acks != 0 || o.Moving {
 		// Recovery cannot help: it waits for the lane of the name's node. The name's release
 		// must not wait for a durable connection, and the node that ASK names while a slot
 		// moves has no lane here.

@@ -105,7 +105,7 @@ func (d *Compensation) wakeAt(at clock.Instant) {
 
 // compensateAcquire notes that what an acquire took, or may have taken, is to be given back.
 func (r *Entry) compensateAcquire(c *Command, g certainty, o *Outcome) {
-	until := o.Now.Add(c.Span)
+	until := o.Now.Add(c.Lease)
 	if r.Port.Kind(c.Kind).Queues {
 		until = until.Add(r.Port.Config().Room)
 		r.abandonOwner(c)
@@ -117,7 +117,7 @@ func (r *Entry) compensateAcquire(c *Command, g certainty, o *Outcome) {
 			}
 		}
 	}
-	r.compensate(c.ID, c.Kind, g, c.Span, until)
+	r.compensate(c.ID, c.Kind, g, c.Lease, until)
 }
 
 // extendUntil notes until when the owner may stand on the server. Bytes of a renewal that lie
@@ -180,7 +180,7 @@ func (r *Entry) dropCompensation(d *Compensation) {
 	if r.Cmd.compensation == d {
 		r.Cmd.compensation = nil
 	}
-	r.Cmd.Also.drop(d)
+	r.Cmd.Batch.drop(d)
 	for p := &r.compensations; *p != nil; p = &(*p).next {
 		if *p == d {
 			*p, d.next, d.Entry = d.next, nil, nil

@@ -41,12 +41,12 @@ func (r *Entry) sendCompensations(rd *Ready) bool {
 	alike = alike && !r.Port.Kind(first.kind).Queues // each leaves the queue, too
 	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headsTurn && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd)) {
 		r.Cmd.Server = r.Port.ServerOf(r.Route)
-		r.sendAlso(nil)
+		r.addCompensations(nil)
 		return true
 	}
 	r.sendCompensation(first)
 	if alike && n > 1 && r.Port.Kind(first.kind).Batches {
-		r.sendAlso(first)
+		r.addCompensations(first)
 	}
 	return true
 }
@@ -68,15 +68,15 @@ func (r *Entry) mayTake(d *Compensation) bool {
 	return true
 }
 
-// sendAlso has the command settle the compensations that are due, but for the one that it is for.
-func (r *Entry) sendAlso(but *Compensation) {
+// addCompensations has the command settle the compensations that are due, but for the one that it is for.
+func (r *Entry) addCompensations(but *Compensation) {
 	b := new(Batch)
 	for d := r.compensations; d != nil && len(b.IDs) < maxBatch-1; d = d.next {
 		if d.due && d != but {
 			b.IDs, b.compensations = append(b.IDs, d.ID), append(b.compensations, d)
 		}
 	}
-	r.Cmd.Also = b
+	r.Cmd.Batch = b
 }
 
 // sendReleaseAndAcquire releases h, and acquires for a.
@@ -84,25 +84,25 @@ func (r *Entry) sendReleaseAndAcquire(h *Hold, a *Request) {
 	h.forServer = true // if this is in vain, it is released alone
 	r.sendAcquire(a, true)
 	r.Cmd.Server = r.Port.ServerOf(r.Route)
-	r.Cmd.Also = &Batch{IDs: []int64{h.ID}, hold: h}
+	r.Cmd.Batch = &Batch{IDs: []int64{h.ID}, hold: h}
 }
 
 // batchReplied goes on after the reply of a command, for what it has released beside.
 func (r *Entry) batchReplied(c *Command, o *Outcome, rd *Ready) {
-	if c.Also == nil {
+	if c.Batch == nil {
 		return
 	}
-	for i, id := range c.Also.IDs {
+	for i, id := range c.Batch.IDs {
 		one := *o
 		if o.BatchReplies != nil {
 			one.Result, one.Reply, one.Err = Replied, o.BatchReplies[i], nil
 		}
-		release := Command{What: Settling, Kind: c.Kind, Server: c.Server, ID: id, Also: c.Also, hold: c.Also.hold}
+		release := Command{Action: Compensating, Kind: c.Kind, Server: c.Server, ID: id, Batch: c.Batch, hold: c.Batch.hold}
 		if release.hold != nil {
-			release.What = Unlocking
+			release.Action = Releasing
 			r.releaseReplied(&release, &one, rd)
 		} else {
-			release.compensation = c.Also.compensations[i]
+			release.compensation = c.Batch.compensations[i]
 			r.compensationReplied(&release, &one)
 		}
 	}
@@ -110,7 +110,7 @@ func (r *Entry) batchReplied(c *Command, o *Outcome, rd *Ready) {
 
 // carries reports whether the command does something to the owner of d.
 func (c *Command) carries(d *Compensation) bool {
-	return c.What != Nothing && (c.ID == d.ID || c.Also != nil && slices.Contains(c.Also.IDs, d.ID))
+	return c.Action != NoCommand && (c.ID == d.ID || c.Batch != nil && slices.Contains(c.Batch.IDs, d.ID))
 }
 
 // forgive takes a compensation out.

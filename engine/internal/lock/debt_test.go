@@ -43,7 +43,7 @@ func TestTimerOfADebt(t *testing.T) {
 			d.wakeAt(l.now.Add(c.set))
 			l.closing = c.closing
 			if c.out {
-				r.Cmd = Command{What: Reentering, ID: d.ID}
+				r.Cmd = Command{Action: Reentering, ID: d.ID}
 			}
 			var rd Ready
 			d.Fired(l.now, &rd)
@@ -71,7 +71,7 @@ func TestHold_GoneOnServer_LeavesNoCompensation(t *testing.T) {
 			c.hold.Grant.Gone(why, rd)
 			r.GoOn(rd)
 		})
-		if l.is(r, Nothing); r.compensations != nil {
+		if l.is(r, NoCommand); r.compensations != nil {
 			t.Errorf("%v: a compensation is left", why)
 		}
 	}

@@ -114,7 +114,7 @@ func (r *Entry) unblockForGood() {
 // Compensations come first: what this process may still hold unknowingly stands in
 // everybody's way. Who runs the Ready sends it.
 func (r *Entry) next(rd *Ready) {
-	if r.Cmd.What != Nothing || r.blocked != NotBlocked || r.telling != 0 {
+	if r.Cmd.Action != NoCommand || r.blocked != NotBlocked || r.telling != 0 {
 		return
 	}
 	if r.sendCompensations(rd) || r.serveHold(rd) || r.headsTurn && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd) {
@@ -143,7 +143,7 @@ func (r *Entry) serveHold(rd *Ready) bool {
 	}
 	for ; h != nil; h = h.child {
 		if h.state == releasing {
-			r.sendLeave(h)
+			r.sendDecrement(h)
 			return true
 		}
 		if h.extra != nil && h.extra.extend != nil {
@@ -290,19 +290,19 @@ func (r *Entry) Blocked() Blocked { return r.blocked }
 func (r *Entry) Urgent() bool { return r.compensations != nil || r.hold != nil }
 
 // Resume goes on with a name that recovery lists, and counts what is sent.
-func (r *Entry) Resume(by *Pace, rd *Ready) {
+func (r *Entry) Resume(by *Throttle, rd *Ready) {
 	if !r.unblock(Disconnected) {
 		return
 	}
 	if r.next(rd); rd.Send != nil {
-		r.Cmd.Paced = by
+		r.Cmd.Throttle = by
 	}
 	r.settled()
 }
 
 // InUse reports whether anybody has the name or wants it, or something of it is to be given back.
 func (r *Entry) InUse() bool {
-	return r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.compensations != nil || r.Cmd.What != Nothing
+	return r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.compensations != nil || r.Cmd.Action != NoCommand
 }
 
 // Vacate lets a name go that nobody uses and that only lingers, and reports whether it did. Then
@@ -321,7 +321,7 @@ func (r *Entry) Vacate() bool {
 
 // View is what a name shows to those who only look: reports and tests.
 type View struct {
-	What          What // of the command in flight
+	What          CommandKind // of the command in flight
 	Held          Blocked
 	Tried         Tried
 	Refusals      uint8 // in a row
@@ -338,7 +338,7 @@ type View struct {
 
 // View is called under the shard's lock.
 func (r *Entry) View() View {
-	v := View{What: r.Cmd.What, Held: r.blocked, Tried: r.tried, Refusals: r.refused, Hold: r.hold != nil, Waiters: r.waiters.Len()}
+	v := View{What: r.Cmd.Action, Held: r.blocked, Tried: r.tried, Refusals: r.refused, Hold: r.hold != nil, Waiters: r.waiters.Len()}
 	if a, ok := r.waiters.Front(); ok {
 		v.Attempts = a.Attempts
 	}

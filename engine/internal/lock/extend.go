@@ -81,7 +81,7 @@ func (h *Hold) StopExtending(x *Extend, cause error) error {
 	if err := h.extendable(); err != nil {
 		return err // it waited for its turn, which never came; ctx may have ended with the hold
 	}
-	if cmd := &h.Entry.Cmd; cmd.What == Extending && cmd.hold == h && h.extra.extend == x {
+	if cmd := &h.Entry.Cmd; cmd.Action == Extending && cmd.hold == h && h.extra.extend == x {
 		x.dropped = true
 	} else if h.extra.extend == x {
 		h.extra.extend = nil
@@ -109,7 +109,7 @@ func (r *Entry) extendReplied(c *Command, o *Outcome, rd *Ready) {
 		r.Port.Counters().Unacked++
 	case o.Result == Replied:
 		h.setAcked(o.acked())
-		h.acknowledged(o.Sent, c.Span)
+		h.acknowledged(o.Sent, c.Lease)
 		h.Port.WakeAt(h.timeOut())
 	case o.Result == Refused:
 		err = o.Err

@@ -20,7 +20,7 @@ func TestAHoldIsHandedOverToTheFirstWhoWaitsWithoutACommand(t *testing.T) {
 	l.reply(r, Outcome{})
 	second, third := l.ask(r, false), l.ask(r, false)
 	u := l.unlock(first.hold)
-	l.is(r, Nothing)
+	l.is(r, NoCommand)
 	if u.delivered != 1 || u.Err != nil || second.delivered != 1 || second.hold == nil || third.hold != nil {
 		t.Fatalf("unlocked: %+v, second: %+v, third: %+v", u, second, third)
 	}
@@ -59,17 +59,17 @@ func TestATenureIsHandedOverSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
 	for range l.cfg.HandOvers {
 		next := l.ask(r, false)
 		l.unlock(c.hold)
-		l.is(r, Nothing)
+		l.is(r, NoCommand)
 		c = next
 	}
 	last := l.ask(r, false)
 	l.unlock(c.hold)
-	l.is(r, Unlocking)
+	l.is(r, Releasing)
 	w := r.wait.Port.(*bell)
 	sent := l.now
 	l.now = l.now.Add(3 * time.Millisecond)
 	l.reply(r, Outcome{Sent: sent})
-	l.is(r, Nothing)
+	l.is(r, NoCommand)
 	if want := l.now.Add(3*time.Millisecond + yieldFor); w.at != want {
 		t.Errorf("it skips its turn until %v, want %v", w.at, want)
 	}
@@ -77,7 +77,7 @@ func TestATenureIsHandedOverSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
 	l.does(w.Announced)
 	l.does(w.Subscribed)
 	l.does(w.Cut)
-	l.is(r, Nothing)
+	l.is(r, NoCommand)
 	l.does(w.Rang)
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{})
@@ -88,7 +88,7 @@ func TestATenureIsHandedOverSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
 
 func TestATenureIsHandedOverForSoLongAfterItsGrant(t *testing.T) {
 	t.Parallel()
-	for late, want := range map[time.Duration]What{0: Nothing, 10 * time.Millisecond: Nothing, 11 * time.Millisecond: Unlocking} {
+	for late, want := range map[time.Duration]CommandKind{0: NoCommand, 10 * time.Millisecond: NoCommand, 11 * time.Millisecond: Releasing} {
 		l := newHandOverLab(t)
 		r := l.name()
 		c := l.ask(r, false)
@@ -96,8 +96,8 @@ func TestATenureIsHandedOverForSoLongAfterItsGrant(t *testing.T) {
 		l.ask(r, false)
 		l.now = l.now.Add(late)
 		l.unlock(c.hold)
-		if r.Cmd.What != want {
-			t.Errorf("%v after the grant: command %d", late, r.Cmd.What)
+		if r.Cmd.Action != want {
+			t.Errorf("%v after the grant: command %d", late, r.Cmd.Action)
 		}
 	}
 }
@@ -114,13 +114,13 @@ func TestATurnBeginsWhenTheGrantIsHeardOf(t *testing.T) {
 	l.reply(r, Outcome{Sent: sent})
 	l.now = l.now.Add(l.cfg.HandOverFor)
 	l.unlock(first.hold)
-	l.is(r, Nothing)
+	l.is(r, NoCommand)
 	if second.hold == nil {
 		t.Fatal("it was not handed over")
 	}
 	l.now = l.now.Add(time.Millisecond)
 	l.unlock(second.hold)
-	l.is(r, Unlocking)
+	l.is(r, Releasing)
 	if third.hold != nil {
 		t.Fatal("it was handed over after its turn")
 	}
@@ -133,7 +133,7 @@ func TestATurnBeginsWhenTheGrantIsHeardOf(t *testing.T) {
 	l.reply(r, Outcome{Sent: sent})
 	fourth := l.ask(r, false)
 	l.unlock(third.hold)
-	l.is(r, Nothing)
+	l.is(r, NoCommand)
 	if fourth.hold == nil {
 		t.Error("it was not handed over in the next turn")
 	}
@@ -149,12 +149,12 @@ func TestARenewalMakesATurnNoLonger(t *testing.T) {
 	next, last := l.ask(r, false), l.ask(r, false)
 	l.now = l.now.Add(6 * time.Millisecond)
 	l.unlock(c.hold)
-	l.is(r, Nothing)
+	l.is(r, NoCommand)
 	l.now = l.now.Add(6 * time.Millisecond)
 	var rd Ready
 	next.hold.Renewed(l.now, l.now, l.cfg.Lease, 0, &rd)
 	l.unlock(next.hold)
-	l.is(r, Unlocking)
+	l.is(r, Releasing)
 	if last.hold != nil {
 		t.Error("it was handed over")
 	}
@@ -205,8 +205,8 @@ func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
 			x.between(l, &first.hold.Hold)
 		}
 		l.unlock(first.hold)
-		if r.Cmd.What != Unlocking || second.hold != nil {
-			t.Errorf("%s: command %d", what, r.Cmd.What)
+		if r.Cmd.Action != Releasing || second.hold != nil {
+			t.Errorf("%s: command %d", what, r.Cmd.Action)
 		}
 	}
 }
@@ -232,13 +232,13 @@ func TestAHoldIsHandedOverWhenItsReentriesAreGivenBack(t *testing.T) {
 		l.reply(r, Outcome{})
 		if back {
 			l.unlock(inner.hold)
-			l.is(r, Leaving)
+			l.is(r, Decrementing)
 			l.reply(r, Outcome{})
 		}
 		next := l.ask(r, false)
 		l.unlock(c.hold)
 		if handed := next.hold != nil; handed != back {
-			t.Errorf("given back %v: handed over %v, command %d", back, handed, r.Cmd.What)
+			t.Errorf("given back %v: handed over %v, command %d", back, handed, r.Cmd.Action)
 		}
 	}
 }
@@ -273,12 +273,12 @@ func TestATenureThatAReentryMadeLongerIsNotHandedOver(t *testing.T) {
 			l.reply(r, Outcome{})
 		}
 		l.unlock(inner.hold)
-		l.is(r, Leaving)
+		l.is(r, Decrementing)
 		l.reply(r, Outcome{})
 		next := l.ask(r, false)
 		l.unlock(c.hold)
 		if handed := next.hold != nil; handed != x.handed {
-			t.Errorf("%s: handed over %v, command %d", what, handed, r.Cmd.What)
+			t.Errorf("%s: handed over %v, command %d", what, handed, r.Cmd.Action)
 		}
 	}
 }
@@ -343,7 +343,7 @@ func TestAfterTheLastHandOverTheSubscriptionLingers(t *testing.T) {
 	l.now = l.now.Add(LingerFor)
 	l.does(w.Rang)
 	l.unlock(next.hold)
-	l.is(r, Unlocking)
+	l.is(r, Releasing)
 	l.reply(r, Outcome{})
 	if w.listening || !r.Out {
 		t.Errorf("left: %+v", r.View())
@@ -365,7 +365,7 @@ func TestAConfirmationDoesNotStopTheAlarmOfASkippedTurn(t *testing.T) {
 	}
 	l.now = l.now.Add(time.Second)
 	l.unlock(second.hold)
-	l.is(r, Unlocking)
+	l.is(r, Releasing)
 	l.reply(r, Outcome{})
 	w := r.wait.Port.(*bell)
 	l.does(w.Subscribed)
@@ -409,8 +409,8 @@ func TestATenureThatIsNotRenewedAnyMoreIsNotHandedOver(t *testing.T) {
 		c.hold.Unlock(&u.Unlock, &rd)
 		l.does(func(rd *Ready) { renewal(l, c.hold.Grant, rd) })
 		l.does(func(after *Ready) { r.Told(rd.Ended, after) })
-		if r.Cmd.What != Unlocking || next.hold != nil {
-			t.Errorf("%s: command %d, %+v", what, r.Cmd.What, next.hold)
+		if r.Cmd.Action != Releasing || next.hold != nil {
+			t.Errorf("%s: command %d, %+v", what, r.Cmd.Action, next.hold)
 		}
 	}
 }
@@ -425,7 +425,7 @@ func TestWhatTheEngineGivesBackIsReleased(t *testing.T) {
 	u := new(leaver)
 	u.Port, u.ByNobody = u, true
 	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
-	l.is(r, Unlocking)
+	l.is(r, Releasing)
 	if next.hold != nil {
 		t.Errorf("%+v", next)
 	}
@@ -450,8 +450,8 @@ func TestATenureOfWhichTheChannelSpokeWhileItWasReleasedIsNotHandedOver(t *testi
 		c.hold.Unlock(&u.Unlock, &rd)
 		l.does(func(rd *Ready) { event(r.wait, rd) })
 		l.does(func(after *Ready) { r.Told(rd.Ended, after) })
-		if r.Cmd.What != Unlocking || next.hold != nil {
-			t.Errorf("%s: command %d, %+v", what, r.Cmd.What, next.hold)
+		if r.Cmd.Action != Releasing || next.hold != nil {
+			t.Errorf("%s: command %d, %+v", what, r.Cmd.Action, next.hold)
 		}
 	}
 }
@@ -546,8 +546,8 @@ func TestATenureThatAnExtendFindsGoneIsNotHandedOver(t *testing.T) {
 		l.is(r, Extending)
 		l.unlock(c.hold)
 		l.reply(r, o)
-		if next.hold != nil || r.Cmd.What != Unlocking {
-			t.Errorf("%s: handed over %v, command %d", what, next.hold != nil, r.Cmd.What)
+		if next.hold != nil || r.Cmd.Action != Releasing {
+			t.Errorf("%s: handed over %v, command %d", what, next.hold != nil, r.Cmd.Action)
 		}
 	}
 }

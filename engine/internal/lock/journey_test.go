@@ -22,11 +22,11 @@ func TestAnUncontendedLockIsTwoCommandsAndLeavesNothing(t *testing.T) {
 	if want := l.now.Add(l.cfg.Lease - l.cfg.Margin(l.cfg.Lease)); c.hold.Until() != want {
 		t.Errorf("it ends here at %v, want %v", c.hold.Until(), want)
 	}
-	l.is(r, Nothing)
+	l.is(r, NoCommand)
 	u := new(leaver)
 	u.Port = u
 	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
-	l.is(r, Unlocking)
+	l.is(r, Releasing)
 	if c.hold.ended != 1 || !c.hold.told || u.delivered != 0 {
 		t.Errorf("while it is released: %+v", c.hold)
 	}
@@ -51,7 +51,7 @@ func TestAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
 	sent := l.now
 	l.now = l.now.Add(l.cfg.Lease)
 	l.reply(r, Outcome{Sent: sent})
-	l.is(r, Settling)
+	l.is(r, Compensating)
 	if !errors.Is(c.err, lockerr.ErrLate) || r.Cmd.ID != 1 || l.count.Compensations != 1 {
 		t.Errorf("%v, owner %d, %+v", c.err, r.Cmd.ID, l.count)
 	}
@@ -81,7 +81,7 @@ func TestAnAcquireWithoutAnAnswerIsReleasedThreeTimes(t *testing.T) {
 			l.now = l.now.Add(pause)
 			l.does(func(rd *Ready) { d.Fired(l.now, rd) })
 		}
-		l.is(r, Settling)
+		l.is(r, Compensating)
 		l.reply(r, Outcome{Reply: NotOwner})
 	}
 	if !r.Out || d.Port.(*note).at != 0 {
@@ -113,7 +113,7 @@ func TestAMessageBeforeTheRefusalIsReadWakesTheHead(t *testing.T) {
 		t.Fatal("the head sleeps, with the lock free")
 	}
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
-	if v := r.View(); !v.Asleep || v.What != Nothing {
+	if v := r.View(); !v.Asleep || v.What != NoCommand {
 		t.Errorf("after a refusal without a message: %+v", v)
 	}
 }
@@ -146,15 +146,15 @@ func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 	t.Parallel()
 	stop := lockerr.Stop{Cause: context.Canceled}
 	for name, c := range map[string]struct {
-		before []Outcome // replies before the cancel
-		orphan *Outcome  // reply of the command that was out
-		last   What      // the command after that
+		before []Outcome   // replies before the cancel
+		orphan *Outcome    // reply of the command that was out
+		last   CommandKind // the command after that
 	}{
-		"its try is out, and granted":        {nil, &Outcome{}, Settling},
-		"its try is out, and refused":        {nil, &Outcome{Reply: HeldByOther, TTL: time.Minute}, Nothing},
-		"its try is out, and never answered": {nil, &Outcome{Result: Unknown}, Settling},
-		"its try is out, and not sent":       {nil, &Outcome{Result: NotSent}, Nothing},
-		"it sleeps":                          {[]Outcome{{Reply: HeldByOther, TTL: time.Minute}}, nil, Nothing},
+		"its try is out, and granted":        {nil, &Outcome{}, Compensating},
+		"its try is out, and refused":        {nil, &Outcome{Reply: HeldByOther, TTL: time.Minute}, NoCommand},
+		"its try is out, and never answered": {nil, &Outcome{Result: Unknown}, Compensating},
+		"its try is out, and not sent":       {nil, &Outcome{Result: NotSent}, NoCommand},
+		"it sleeps":                          {[]Outcome{{Reply: HeldByOther, TTL: time.Minute}}, nil, NoCommand},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +176,7 @@ func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 				switch {
 				case i > 10:
 					t.Fatalf("something is left: %+v", r.View())
-				case r.Cmd.What != Nothing:
+				case r.Cmd.Action != NoCommand:
 					l.reply(r, Outcome{})
 				case r.compensations != nil:
 					l.now = r.compensations.Port.(*note).at
@@ -213,12 +213,12 @@ func TestTheReleaseWaitsForTheContexts(t *testing.T) {
 		t.Fatalf("Unlock: %+v", rd)
 	}
 	other := l.ask(r, false)
-	l.is(r, Nothing)
+	l.is(r, NoCommand)
 	l.does(func(rd *Ready) { r.Told(&c.hold.Hold, rd) })
 	if !c.hold.told {
 		t.Error("nobody was told")
 	}
-	l.is(r, Unlocking)
+	l.is(r, Releasing)
 	l.reply(r, Outcome{})
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{})

@@ -210,9 +210,9 @@ func (l *lab) reply(r *Entry, o Outcome) *Entry {
 }
 
 // is fails the test unless the command in flight is the one.
-func (l *lab) is(r *Entry, want What) {
+func (l *lab) is(r *Entry, want CommandKind) {
 	l.t.Helper()
-	if r.Cmd.What != want {
-		l.t.Fatalf("in flight is command %d, want %d (%+v)", r.Cmd.What, want, r.View())
+	if r.Cmd.Action != want {
+		l.t.Fatalf("in flight is command %d, want %d (%+v)", r.Cmd.Action, want, r.View())
 	}
 }

@@ -87,7 +87,7 @@ func TestAnAnswerThatComesLateDoesNotBringAHoldBack(t *testing.T) {
 			if h.why != LeaseEnded || x.settled != 1 || x.Err == nil {
 				t.Errorf("lost for reason %d, Extend told %d times: %v", h.why, x.settled, x.Err)
 			}
-			l.is(r, Settling) // the server has it for an hour
+			l.is(r, Compensating) // the server has it for an hour
 
 			l.reply(r, Outcome{Result: NotSent}) // and is out of reach, for an engine that closes
 			l.closing = true
@@ -129,8 +129,8 @@ func TestAnExtendThatNobodyWaitsForKeepsItsPlace(t *testing.T) {
 	}
 	begin(second)
 	l.is(r, Extending)
-	if r.Cmd.Span != time.Hour {
-		t.Errorf("asked for %v", r.Cmd.Span)
+	if r.Cmd.Lease != time.Hour {
+		t.Errorf("asked for %v", r.Cmd.Lease)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestASecondCopyOfAReleaseThatFindsNothingIsASuccess(t *testing.T) {
 			if l.paused != 0 {
 				l.does(r.PauseOver)
 			}
-			l.is(r, Unlocking)
+			l.is(r, Releasing)
 			l.reply(r, Outcome{Reply: NotOwner})
 			if _, lost := u.Err.(loss); u.delivered != 1 || lost != c.lost {
 				t.Errorf("Unlock: told %d times, %v", u.delivered, u.Err)

@@ -22,17 +22,17 @@ func TestReaders_JoinsAFixedLease(t *testing.T) {
 	l.now = l.now.Add(time.Hour) // a suspend
 	x := l.under(a.hold, func(a *Request) { a.Lease = 10 * time.Second })
 	r := x.res
-	for r.Cmd.What == Settling {
+	for r.Cmd.Action == Compensating {
 		l.reply(r, Outcome{})
 	}
-	if r.Cmd.What == Acquiring {
+	if r.Cmd.Action == Acquiring {
 		l.reply(r, Outcome{BatchReplies: make([]Reply, 1)})
 	}
 	if x.hold == nil {
 		t.Fatalf("%+v %v", r.View(), x.err)
 	}
 	b := l.come()
-	if b.res.Cmd.What == Acquiring {
+	if b.res.Cmd.Action == Acquiring {
 		return // right: asks on its own
 	}
 	if b.hold == nil { // it sleeps for 10 ms, as after a turn
@@ -44,7 +44,7 @@ func TestReaders_JoinsAFixedLease(t *testing.T) {
 	}
 	t.Errorf("a plain reader joins a fixed lease: joint %v, watchdog %v", b.hold.joint, b.hold.watchdog)
 	l.unlock(x.hold)
-	if x.hold.Entry.Cmd.What == Unlocking && b.hold.IsLive() {
+	if x.hold.Entry.Cmd.Action == Releasing && b.hold.IsLive() {
 		t.Errorf("TWO HOLDERS: release of owner %d is sent while a reader of that owner is live", x.hold.Entry.Cmd.ID)
 		l.reply(r, Outcome{})
 		t.Errorf("after the release: live %v, valid for %v, Held %d, resource out %v, hold %v", b.hold.IsLive(), b.hold.Until().Sub(l.now), l.count.Held, r.Out, r.hold != nil)
@@ -61,7 +61,7 @@ func TestReaders_QueueDangles(t *testing.T) {
 	x := l.under(a.hold)
 	r := x.res
 	l.does(func(rd *Ready) { x.Cancel(lockerr.Stop{Cause: errors.New("its context, which A's hold ended")}, rd) })
-	for r.Cmd.What != Nothing {
+	for r.Cmd.Action != NoCommand {
 		l.reply(r, Outcome{BatchReplies: make([]Reply, 1)})
 	}
 	if !r.Out {
@@ -83,7 +83,7 @@ func TestReaders_SleepsThoughTheGrantIsOpen(t *testing.T) {
 	a := l.come()
 	l.reply(a.res, Outcome{Reply: HeldByOther, TTL: time.Hour}) // a writer elsewhere
 	l.does(func(rd *Ready) { a.res.wait.Subscribed(rd) })
-	if a.res.Cmd.What == Acquiring {
+	if a.res.Cmd.Action == Acquiring {
 		l.reply(a.res, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	}
 	try := l.come(once)
@@ -135,7 +135,7 @@ func TestReaders_ManyJoins(t *testing.T) {
 	}
 	for i, c := range all {
 		l.unlock(c.hold)
-		if last := i == len(all)-1; last != (a.hold.Entry.Cmd.What == Unlocking) {
+		if last := i == len(all)-1; last != (a.hold.Entry.Cmd.Action == Releasing) {
 			t.Fatal(i)
 		}
 	}
@@ -151,10 +151,10 @@ func TestReaders_UnlockHangsAfterAJoinOfAFixedLease(t *testing.T) {
 	l.now = l.now.Add(time.Hour)
 	x := l.under(a.hold, func(a *Request) { a.Lease = 10 * time.Second })
 	r := x.res
-	for r.Cmd.What == Settling {
+	for r.Cmd.Action == Compensating {
 		l.reply(r, Outcome{})
 	}
-	if r.Cmd.What == Acquiring {
+	if r.Cmd.Action == Acquiring {
 		l.reply(r, Outcome{BatchReplies: make([]Reply, 1)})
 	}
 	b := l.come(once)
@@ -164,7 +164,7 @@ func TestReaders_UnlockHangsAfterAJoinOfAFixedLease(t *testing.T) {
 	l.unlock(x.hold)
 	l.reply(r, Outcome{})
 	u := l.unlock(b.hold)
-	if u.delivered == 0 && r.Cmd.What == Nothing {
+	if u.delivered == 0 && r.Cmd.Action == NoCommand {
 		t.Errorf("Unlock of b waits, and nothing is sent: %+v", r.View())
 	}
 }
@@ -200,7 +200,7 @@ func TestReaders_InAnyOrder_TheLastReleases(t *testing.T) {
 			i := (seed*7 + step*5) % len(have)
 			u := l.unlock(have[i].hold)
 			have = append(have[:i], have[i+1:]...)
-			if last := len(have) == 0; last != (a.hold.Entry.Cmd.What == Unlocking) || last == (u.delivered == 1) || a.hold.holders() != max(len(have), 1) {
+			if last := len(have) == 0; last != (a.hold.Entry.Cmd.Action == Releasing) || last == (u.delivered == 1) || a.hold.holders() != max(len(have), 1) {
 				t.Fatalf("seed %d, step %d: %d are left, %+v", seed, step, len(have), a.hold.Entry.View())
 			}
 			for _, c := range have {

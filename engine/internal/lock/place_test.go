@@ -21,7 +21,7 @@ func TestFairMutex_UnlockWhileItsSlotMoves_IsRepeated(t *testing.T) {
 	l.reply(r, Outcome{})
 	u := l.unlock(c.hold)
 	for range 20 {
-		l.is(r, Unlocking)
+		l.is(r, Releasing)
 		l.reply(r, Outcome{Result: RetryLater, Moving: true, Err: errors.New("TRYAGAIN")})
 		if d := l.paused.Sub(l.now); d <= 0 || d > movingPoll {
 			t.Fatalf("it is repeated after %v", d)
@@ -33,7 +33,7 @@ func TestFairMutex_UnlockWhileItsSlotMoves_IsRepeated(t *testing.T) {
 	if u.delivered != 1 || u.Err != nil {
 		t.Errorf("unlocked %d times, %v", u.delivered, u.Err)
 	}
-	l.is(r, Nothing)
+	l.is(r, NoCommand)
 }
 
 // The owner of a fair lock may be gone because a replica was promoted that has not heard of the grant,
@@ -51,11 +51,11 @@ func TestALostHoldLeavesTheQueue(t *testing.T) {
 		c.hold.Grant.Gone(GoneOnServer, rd)
 		r.GoOn(rd)
 	})
-	if l.is(r, Settling); r.Cmd.ID != c.hold.ID {
+	if l.is(r, Compensating); r.Cmd.ID != c.hold.ID {
 		t.Errorf("it settles %d", r.Cmd.ID)
 	}
 	l.reply(r, Outcome{Reply: NotOwner})
-	l.is(r, Nothing)
+	l.is(r, NoCommand)
 }
 
 // A try without an answer may have been executed: its owner is given back, and another one comes in its
@@ -76,7 +76,7 @@ func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
 	l.does(r.wait.Rang)
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{Result: Unknown, Err: errors.New("lost")})
-	if l.is(r, Settling); r.Cmd.ID != owner {
+	if l.is(r, Compensating); r.Cmd.ID != owner {
 		t.Errorf("%d is given back, want %d", r.Cmd.ID, owner)
 	}
 	l.reply(r, Outcome{Reply: NotOwner})
@@ -110,7 +110,7 @@ func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
 		l.does(func(rd *Ready) { c.Cancel(lockerr.Stop{Cause: errors.New("given up")}, rd) })
 		l.is(r, Acquiring)
 		l.reply(r, x.answer)
-		if l.is(r, Settling); r.Cmd.ID != owner {
+		if l.is(r, Compensating); r.Cmd.ID != owner {
 			t.Errorf("%d leaves, want %d", r.Cmd.ID, owner)
 		}
 		l.reply(r, Outcome{Reply: NotOwner})

@@ -101,37 +101,37 @@ func (j *journey) release(id int64, rest time.Duration) Reply {
 // executes is what the scripts do.
 func (j *journey) executes(c *Command) (o Outcome) {
 	j.lapse()
-	if c.Also != nil {
-		for _, id := range c.Also.IDs {
+	if c.Batch != nil {
+		for _, id := range c.Batch.IDs {
 			o.BatchReplies = append(o.BatchReplies, j.release(id, 0))
 		}
 	}
-	switch c.What {
+	switch c.Action {
 	case Acquiring:
 		if j.owner != 0 && j.owner != c.ID {
 			o.Reply, o.TTL = HeldByOther, j.expires.Sub(j.now)
 			return o
 		}
-		j.owner, j.depth, j.expires = c.ID, 1, j.now.Add(c.Span)
+		j.owner, j.depth, j.expires = c.ID, 1, j.now.Add(c.Lease)
 	case Reentering, Extending:
 		if j.owner != c.ID {
 			o.Reply = NotOwner
 			return o
 		}
-		if c.What == Reentering {
+		if c.Action == Reentering {
 			j.depth = c.Number
 		}
-		j.expires = max(j.expires, j.now.Add(c.Span))
-	case Leaving:
+		j.expires = max(j.expires, j.now.Add(c.Lease))
+	case Decrementing:
 		if j.owner != c.ID {
 			o.Reply = NotOwner
 			return o
 		}
 		j.depth = c.Number
-	case Unlocking, Settling:
-		o.Reply = j.release(c.ID, c.Span)
+	case Releasing, Compensating:
+		o.Reply = j.release(c.ID, c.Lease)
 	}
-	if c.What == Acquiring && c.Kind == fenced {
+	if c.Action == Acquiring && c.Kind == fenced {
 		j.token++
 		o.Token = j.token
 	}
@@ -215,7 +215,7 @@ func (j *journey) check() {
 	if holders > 1 {
 		j.fail("%d holders", holders)
 	}
-	if v := j.r; v.Cmd.What == Nothing && v.blocked == NotBlocked && v.telling == 0 && !v.Out {
+	if v := j.r; v.Cmd.Action == NoCommand && v.blocked == NotBlocked && v.telling == 0 && !v.Out {
 		if h := v.hold; h != nil && h.state == releasing {
 			j.fail("an Unlock is forgotten")
 		}
@@ -234,11 +234,11 @@ func (j *journey) check() {
 			j.fail("no wait behind a hold")
 		}
 		b := v.wait.Port.(*bell)
-		if v.wait.Ready() && v.Cmd.What == Nothing && v.blocked == NotBlocked {
+		if v.wait.Ready() && v.Cmd.Action == NoCommand && v.blocked == NotBlocked {
 			j.fail("awake behind a hold")
 		}
 		if !v.hold.watched() {
-			if !v.wait.Ready() && v.Cmd.What == Nothing && (b.at == 0 || b.at.Sub(j.now) > LongestSleep) {
+			if !v.wait.Ready() && v.Cmd.Action == NoCommand && (b.at == 0 || b.at.Sub(j.now) > LongestSleep) {
 				j.fail("sleeps behind a fixed hold until %v", b.at.Sub(j.now))
 			}
 		} else if !v.wait.Hears() && !v.wait.Ready() && b.at == 0 {

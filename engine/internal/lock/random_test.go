@@ -51,7 +51,7 @@ func (j *journey) unlockOne(i int) {
 
 func (j *journey) answer(calm bool) {
 	c := j.r.Cmd
-	if c.What == Nothing {
+	if c.Action == NoCommand {
 		return
 	}
 	sent := j.now
@@ -60,7 +60,7 @@ func (j *journey) answer(calm bool) {
 	case calm || n < 13:
 		o = j.executes(&c)
 		o.Sent = sent
-		if c.What == Extending {
+		if c.Action == Extending {
 			j.lastly = sent // it counts as a renewal
 		}
 		j.now = j.now.Add(time.Duration(j.rnd.IntN(3)) * time.Millisecond)
@@ -79,7 +79,7 @@ func (j *journey) answer(calm bool) {
 		j.executes(&c)
 	case n == 17:
 		o.Result = Unknown
-		if c.What == Acquiring {
+		if c.Action == Acquiring {
 			j.late = append(j.late, c)
 			j.lateBy = j.now.Add(time.Second)
 		}
@@ -88,10 +88,10 @@ func (j *journey) answer(calm bool) {
 	default:
 		o.Result = Refused
 		// Of a batch the releases come first. A compensation that cannot be released is not asked for again.
-		if c.What == Settling || j.rnd.IntN(2) == 0 {
+		if c.Action == Compensating || j.rnd.IntN(2) == 0 {
 			j.executes(&c)
-		} else if c.Also != nil {
-			j.executes(&Command{Also: c.Also})
+		} else if c.Batch != nil {
+			j.executes(&Command{Batch: c.Batch})
 		}
 	}
 	if o.Result != Replied {
@@ -99,7 +99,7 @@ func (j *journey) answer(calm bool) {
 		o.BatchReplies = nil
 	}
 	o.Now = j.now
-	j.log("the answer to %d for %d: %+v; the server has %d", c.What, c.ID, o, j.owner)
+	j.log("the answer to %d for %d: %+v; the server has %d", c.Action, c.ID, o, j.owner)
 	j.do(func(rd *Ready) { j.r.Replied(&o, rd) })
 }
 
@@ -225,7 +225,7 @@ func (j *journey) step() {
 			}
 			j.executes(&c)
 			j.phantom = true
-			j.log("the server reads %d for %d late, and has %d", c.What, c.ID, j.owner)
+			j.log("the server reads %d for %d late, and has %d", c.Action, c.ID, j.owner)
 		}
 	case n == 37:
 		j.now = j.now.Add(time.Duration(j.rnd.IntN(11000)) * time.Millisecond)
@@ -268,7 +268,7 @@ func (j *journey) finish() {
 		}
 		next := j.timers()
 		busy := false
-		if j.r.Cmd.What != Nothing {
+		if j.r.Cmd.Action != NoCommand {
 			j.answer(true)
 			busy = true
 		}

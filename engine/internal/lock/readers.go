@@ -164,7 +164,7 @@ func (s *Readers) forget(r *Entry) {
 
 // yield has readers that sleep after a turn skip the next one: the grant has been released.
 func (s *Readers) yield(o *Outcome) {
-	if q := s.queue; q != nil && q.Cmd.What == Nothing {
+	if q := s.queue; q != nil && q.Cmd.Action == NoCommand {
 		q.yield(o)
 	}
 }
@@ -227,5 +227,5 @@ func (h *Hold) reenterHere(rd *Ready) {
 	}
 	a, _ := h.extra.children.Front()
 	now := h.Entry.Port.Now()
-	h.Entry.reenterReplied(&Command{What: Reentering, req: a}, &Outcome{Sent: now, Now: now}, rd)
+	h.Entry.reenterReplied(&Command{Action: Reentering, req: a}, &Outcome{Sent: now, Now: now}, rd)
 }

@@ -119,7 +119,7 @@ func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 		if u.delivered != 1 || u.Err != nil || leaves.hold.Ending() != lockerr.ErrReleased || !leaves.hold.finished || !leaves.hold.told {
 			t.Fatalf("one of several: %+v, %+v", u, leaves.hold)
 		}
-		l.is(grant, Nothing)
+		l.is(grant, NoCommand)
 		if !b.hold.IsLive() || b.hold.Until() <= l.now || grant.hold == nil {
 			t.Fatalf("the others have %+v", b.hold)
 		}
@@ -128,7 +128,7 @@ func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 		t.Errorf("%+v", l.count)
 	}
 	u := l.unlock(b.hold)
-	l.is(grant, Unlocking)
+	l.is(grant, Releasing)
 	if u.delivered != 0 || grant.Cmd.ID != a.hold.ID {
 		t.Fatalf("the last one: %+v", u)
 	}
@@ -175,7 +175,7 @@ func TestReaders_WhoComesAfterTheLastUnlock_DoesNotJoin(t *testing.T) {
 		l.unlock(a.hold)
 		b, c := l.come(), l.come(once)
 		if sent {
-			l.is(grant, Unlocking)
+			l.is(grant, Releasing)
 		}
 		l.is(b.res, Acquiring)
 		l.is(c.res, Acquiring)
@@ -215,14 +215,14 @@ func TestReaders_ALossIsThatOfAll(t *testing.T) {
 				t.Errorf("%s: %+v", what, h)
 			}
 		}
-		if rd.Ended != &b.hold.Hold || rd.Send != nil || grant.Cmd.What != Nothing || l.count.Held != 0 {
+		if rd.Ended != &b.hold.Hold || rd.Send != nil || grant.Cmd.Action != NoCommand || l.count.Held != 0 {
 			t.Fatalf("%s: a context is alive, and %+v is sent", what, grant.View())
 		}
 		l.does(func(rd *Ready) { grant.Told(&b.hold.Hold, rd) })
 		if !b.hold.told || !c.hold.told {
 			t.Errorf("%s: nobody is told", what)
 		}
-		if owes := what == "its time" || what == "another's" || what == "at the close"; owes != (grant.Cmd.What == Settling) {
+		if owes := what == "its time" || what == "another's" || what == "at the close"; owes != (grant.Cmd.Action == Compensating) {
 			t.Errorf("%s: is sent %+v", what, grant.View())
 		}
 		if d := l.come(); d.hold != nil {
@@ -252,13 +252,13 @@ func TestReaders_TheContextsOfOne_KeepTheReleaseBack(t *testing.T) {
 		t.Fatalf("%+v, %+v", u, a.hold)
 	}
 	last := l.unlock(b.hold)
-	if l.is(a.hold.Entry, Nothing); last.delivered != 0 {
+	if l.is(a.hold.Entry, NoCommand); last.delivered != 0 {
 		t.Fatal("a context is alive")
 	}
 	if sent := l.does(func(rd *Ready) { a.hold.Entry.Told(&a.hold.Hold, rd) }); sent != a.hold.Entry || !a.hold.told {
 		t.Fatal("it does not go on")
 	}
-	l.is(a.hold.Entry, Unlocking)
+	l.is(a.hold.Entry, Releasing)
 }
 
 // After its turn a grant is joined by nobody for a moment. If it is released by then, others have a
@@ -275,7 +275,7 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		l.waits(c)
 		l.joined(a, once) // it does not wait
 		q := b.res
-		if c.res != q || q.Cmd.What != Nothing || bellOf(q).at != l.now.Add(releaseFor) || bellOf(q).listening {
+		if c.res != q || q.Cmd.Action != NoCommand || bellOf(q).at != l.now.Add(releaseFor) || bellOf(q).listening {
 			t.Fatalf("%+v, until %v", q.View(), bellOf(q).at)
 		}
 		if err := b.Obstacle(true); !errors.Is(err, lockerr.ErrHeld) {
@@ -293,14 +293,14 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		}
 		for h := a.hold.Entry.hold; h != nil; h = a.hold.Entry.hold {
 			l.unlock(h.Port.(*tenant))
-			if h.Entry.Cmd.What == Unlocking {
+			if h.Entry.Cmd.Action == Releasing {
 				break
 			}
 		}
 		began := l.now
 		l.now = l.now.Add(time.Millisecond)
 		l.reply(a.hold.Entry, Outcome{Sent: began})
-		if want := l.now.Add(time.Millisecond + yieldFor); bellOf(q).at != want || q.Cmd.What != Nothing {
+		if want := l.now.Add(time.Millisecond + yieldFor); bellOf(q).at != want || q.Cmd.Action != NoCommand {
 			t.Fatalf("it skips no turn: %v, want %v; %+v", bellOf(q).at, want, q.View())
 		}
 		l.does(func(rd *Ready) { q.wait.Rang(rd) })
@@ -329,7 +329,7 @@ func TestReaders_WhoComesAsAWriterWaits_IsBehindIt(t *testing.T) {
 		h := a.hold.Entry.hold
 		l.unlock(h.Port.(*tenant))
 	}
-	l.is(a.hold.Entry, Unlocking) // what is behind the writer does not keep it
+	l.is(a.hold.Entry, Releasing) // what is behind the writer does not keep it
 	l.reply(a.hold.Entry, Outcome{})
 	l.does(func(rd *Ready) { l.writers.wait.Announced(rd) })
 	l.reply(l.writers, Outcome{})
@@ -379,7 +379,7 @@ func TestReaders_OneBesideAWriter_IsJoinedWhenThatIsReleased(t *testing.T) {
 	r := l.granted(func(a *Request) { a.More().Beside = &w.hold.Hold })
 	l.waits(behind)
 	l.unlock(w.hold)
-	l.is(l.writers, Unlocking)
+	l.is(l.writers, Releasing)
 	early := l.come()
 	try := l.come(once)
 	l.waits(early)
@@ -489,7 +489,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	if l.unlock(b.hold); !errors.Is(f.hold.Ending(), lockerr.ErrReleased) {
 		t.Errorf("it outlasts what it re-enters: %v", f.hold.Ending())
 	}
-	l.is(grant, Nothing)
+	l.is(grant, NoCommand)
 	if l.count.Held != 2 {
 		t.Errorf("%+v", l.count)
 	}

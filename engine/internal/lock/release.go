@@ -103,14 +103,14 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 			r.wakeWriters(rd)
 		}
 		r.ended(c, o, rd)
-		if c.What == Leaving {
+		if c.Action == Decrementing {
 			h.mayCountMore = h.mayCountMore && c.Number > 1
 		} else if h.joint {
 			r.Port.Readers(r).yield(o)
-		} else if h.handOvers > 0 && c.Also == nil {
+		} else if h.handOvers > 0 && c.Batch == nil {
 			r.yield(o)
 		}
-	case (o.Result == Replied || o.Result == WrongType) && h.releaseInDoubt && c.What == Unlocking:
+	case (o.Result == Replied || o.Result == WrongType) && h.releaseInDoubt && c.Action == Releasing:
 		// An earlier copy did it: the hold was valid when Unlock was called. What has the key
 		// now came later. (A leave does not take the field away, so its copy must find it.)
 		r.ended(c, o, rd)
@@ -120,15 +120,15 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 		r.releaseFoundNothing(h, TakenOnServer, rd)
 	case o.Result == RetryLater:
 		r.Port.Refused(*o)
-		h.releaseInDoubt = h.releaseInDoubt || o.Begun && c.What == Unlocking
+		h.releaseInDoubt = h.releaseInDoubt || o.Begun && c.Action == Releasing
 		h.more().refusal = o.Err
 		h.boundRelease()
-	case o.Result == Refused && c.What == Unlocking && r.Port.Closed():
+	case o.Result == Refused && c.Action == Releasing && r.Port.Closed():
 		// Nor would a compensation be asked for again: Close need not wait for the lease to end.
 		r.Port.Refused(*o)
 		h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)), rd)
 	default: // unknown, or an error after which anything may be
-		if c.What == Unlocking {
+		if c.Action == Releasing {
 			h.releaseInDoubt = true
 		}
 		h.more().refusal = o.Err
@@ -242,7 +242,7 @@ func (r *Entry) ended(c *Command, o *Outcome, rd *Ready) {
 
 // released notes that a server has answered the release c.
 func (r *Entry) released(c *Command, o *Outcome) {
-	if c.What != Leaving && c.Server != 0 {
+	if c.Action != Decrementing && c.Server != 0 {
 		r.Port.Released(r, c.Kind, c.Server, c.ID, o.Now, c.minEnd())
 	}
 }

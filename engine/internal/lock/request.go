@@ -81,7 +81,7 @@ func (a *Request) More() *Rare {
 // Rare returns what is rare, nil if there is nothing.
 func (a *Request) Rare() *Rare { return a.rare }
 
-// beside is Rare.Beside.
+// beside is Rare.Writer.
 func (a *Request) beside() *Hold {
 	if a.rare == nil {
 		return nil

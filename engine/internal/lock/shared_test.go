@@ -47,7 +47,7 @@ func TestAPermitIsInNobodysWay(t *testing.T) {
 		u := new(leaver)
 		u.Port = u
 		sent := l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
-		if sent != c.hold.Entry || sent.Cmd.What != Unlocking || sent.Cmd.ID != c.hold.ID {
+		if sent != c.hold.Entry || sent.Cmd.Action != Releasing || sent.Cmd.ID != c.hold.ID {
 			t.Fatalf("%+v", sent)
 		}
 		l.reply(sent, Outcome{})
@@ -105,7 +105,7 @@ func TestAfterOneWhoWantsManyTheNextTriesAtOnce(t *testing.T) {
 		if x.out {
 			refuse()
 		}
-		if tries := r.Cmd.What == Acquiring; tries != x.tries {
+		if tries := r.Cmd.Action == Acquiring; tries != x.tries {
 			t.Errorf("%s: tries %v", x.what, tries)
 			continue
 		}
@@ -135,7 +135,7 @@ func TestOfSeveralPermitsOneIsGone(t *testing.T) {
 		if c.hold.why != GoneOnServer {
 			t.Errorf("%d permits: %v", n, c.hold.why)
 		}
-		if want := n > 1; (cell.Cmd.What == Settling) != want || cell.Out == want {
+		if want := n > 1; (cell.Cmd.Action == Compensating) != want || cell.Out == want {
 			t.Errorf("%d permits: %+v", n, cell.Cmd)
 		}
 	}
@@ -151,14 +151,14 @@ func TestPermitsInDoubtAreNotBatched(t *testing.T) {
 	r.compensate(first+1<<8, permits, inDoubt, time.Minute, l.now)
 	l.reply(r, Outcome{Result: Unknown})
 	for range 2 {
-		l.is(r, Settling)
-		if r.Cmd.Also != nil {
+		l.is(r, Compensating)
+		if r.Cmd.Batch != nil {
 			t.Fatalf("%+v", r.Cmd)
 		}
 		l.reply(r, Outcome{Reply: NotOwner})
 	}
 	l.is(r, Acquiring)
-	if r.Cmd.Also != nil {
+	if r.Cmd.Batch != nil {
 		t.Fatalf("%+v", r.Cmd)
 	}
 }

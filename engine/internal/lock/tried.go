@@ -48,14 +48,14 @@ func (r *Entry) note(c *Command, o *Outcome) {
 	switch {
 	case o.Result == Unknown || o.Result == RetryLater || !o.Result.Sent():
 		err = o.Err
-	case c.What == Acquiring && o.Result == Replied && o.Reply == HeldByOther:
+	case c.Action == Acquiring && o.Result == Replied && o.Reply == HeldByOther:
 		tried = Elsewhere
 		if o.TTL >= 0 {
 			until = o.Now.Add(o.TTL)
 		}
 	}
 	switch {
-	case c.What == Acquiring, r.tried == Here && err != nil:
+	case c.Action == Acquiring, r.tried == Here && err != nil:
 		r.tried = tried
 	case r.tried == Elsewhere:
 		return // what the first waiter knows is the try's
@@ -153,7 +153,7 @@ func (a *Request) Obstacle(late bool) error {
 //	                                    gives up: "held by this process"
 func (a *Request) unheard() bool {
 	r := a.res
-	if !a.Once || r.Cmd.What == Nothing {
+	if !a.Once || r.Cmd.Action == NoCommand {
 		return false
 	}
 	behind := a.rare != nil && a.rare.bound != nil && a.rare.behind == r.Cmd.ID

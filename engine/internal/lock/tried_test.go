@@ -43,7 +43,7 @@ func permitsAsleep(l *lab) (r *Entry, head, next *caller) {
 	l.does(func(rd *Ready) { lost.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
 	head, next = l.wantPermits(r, 1, false), l.wantPermits(r, 1, false)
 	l.reply(r, Outcome{Result: Unknown, Err: errors.New("the connection was lost")})
-	for r.Cmd.What == Settling {
+	for r.Cmd.Action == Compensating {
 		l.reply(r, Outcome{Reply: NotOwner})
 	}
 	l.is(r, Acquiring)
@@ -62,7 +62,7 @@ func TestObstacle_AfterAReleaseWithoutAnAnswer_IsTheLatestTrys(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			r, head, next := permitsAsleep(l)
-			l.is(r, Nothing)
+			l.is(r, NoCommand)
 			l.now = l.now.Add(2 * l.cfg.Lease)
 			for _, o := range answers {
 				d := r.compensations
@@ -70,7 +70,7 @@ func TestObstacle_AfterAReleaseWithoutAnAnswer_IsTheLatestTrys(t *testing.T) {
 					t.Fatal("nothing is to be given back")
 				}
 				l.does(func(rd *Ready) { d.Fired(l.now, rd) })
-				l.is(r, Settling)
+				l.is(r, Compensating)
 				l.reply(r, o)
 			}
 			l.isHeld(l.gaveUp(next))

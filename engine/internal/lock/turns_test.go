@@ -24,20 +24,20 @@ func TestAWriterWithAReaderBesideItIsNotHandedOver(t *testing.T) {
 		return reader
 	}
 	reader := ask()
-	if h := cell.Cmd.Beside(); h != &c.hold.Hold {
+	if h := cell.Cmd.Writer(); h != &c.hold.Hold {
 		t.Fatalf("it is asked for beside %v", h)
 	}
 	l.reply(cell, Outcome{})
 	next := l.ask(r, false)
 	l.unlock(c.hold)
-	if l.is(r, Unlocking); next.hold != nil {
+	if l.is(r, Releasing); next.hold != nil {
 		t.Error("it was handed over")
 	}
 	// One that comes later is beside nobody.
 	l.unlock(reader.hold)
 	l.reply(cell, Outcome{})
 	ask()
-	if l.is(cell, Acquiring); cell.Cmd.Beside() != nil {
+	if l.is(cell, Acquiring); cell.Cmd.Writer() != nil {
 		t.Error("beside one that has ended")
 	}
 }
@@ -52,7 +52,7 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 	l.reply(r, Outcome{})
 	next := l.ask(r, false)
 	reader := l.ask(cell, false)
-	if cell.Blocked() != BehindWriter || cell.Cmd.What != Nothing {
+	if cell.Blocked() != BehindWriter || cell.Cmd.Action != NoCommand {
 		t.Fatalf("it does not stay behind: %+v", cell.View())
 	}
 	if err := reader.Obstacle(false); !errors.Is(err, lockerr.ErrHeld) {
@@ -63,7 +63,7 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 		t.Errorf("a TryLock is told %v", try.err)
 	}
 	l.unlock(first.hold)
-	if l.is(r, Unlocking); next.hold != nil {
+	if l.is(r, Releasing); next.hold != nil {
 		t.Error("it was handed over, with a reader behind")
 	}
 	var rd Ready
@@ -206,7 +206,7 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 		t.Fatalf("the reader is not behind the writer: %+v", v)
 	}
 	l.unlock(first.hold)
-	if l.is(r, Unlocking); next.hold != nil {
+	if l.is(r, Releasing); next.hold != nil {
 		t.Error("it was handed over, with a reader behind")
 	}
 	var rd Ready

@@ -89,7 +89,7 @@ func TestUnlock_SlotMoves_IsRepeatedWithin100ms(t *testing.T) {
 	u.Port = u
 	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 	for i := range 10 {
-		l.is(r, Unlocking)
+		l.is(r, Releasing)
 		l.reply(r, Outcome{Result: RetryLater, Moving: i > 5, Begun: i == 7})
 		if d := l.paused.Sub(l.now); i > 5 && d > movingPoll {
 			t.Errorf("release %d: the next one is in %v", i, d)
@@ -97,7 +97,7 @@ func TestUnlock_SlotMoves_IsRepeatedWithin100ms(t *testing.T) {
 		l.now = l.paused
 		l.does(r.PauseOver)
 	}
-	l.is(r, Unlocking)
+	l.is(r, Releasing)
 	l.reply(r, Outcome{Reply: NotOwner})
 	if u.Err != nil || !u.Told {
 		t.Error(u.Err)
@@ -164,7 +164,7 @@ func TestWait_BeginsWhileContextsEnd_SleepIsBounded(t *testing.T) {
 		c := l.ask(r, false)
 		l.does(func(rd *Ready) { r.Told(ended, rd) })
 		if b.hold == nil || c.hold != nil {
-			t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.What)
+			t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.Action)
 		}
 		w := r.wait.Port.(*bell)
 		if at := w.at; at == 0 || at.Sub(l.now) > time.Second {
@@ -195,7 +195,7 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	c := l.ask(r, false)
 	l.does(func(rd *Ready) { r.Told(ended, rd) })
 	if b.hold == nil || c.hold != nil {
-		t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.What)
+		t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.Action)
 	}
 	w := r.wait.Port.(*bell)
 	if at := w.at; at == 0 || at.Sub(l.now) > LongestSleepMissed {

@@ -26,7 +26,7 @@ type lab struct {
 
 	went map[string]Went // by name; Sent without one
 	gone []string        // names that were gone on with
-	pace *lock.Pace      // of the latest of them
+	pace *lock.Throttle  // of the latest of them
 
 	refuse error // the client completes what is submitted with it
 	out    []*releaseAgain
@@ -80,7 +80,7 @@ func (r *labName) Stalled() (bool, uint64) {
 	return strings.HasSuffix(r.Name, "!"), r.l.Route(r.Name)
 }
 
-func (r *labName) GoOn(by *lock.Pace) Went {
+func (r *labName) GoOn(by *lock.Throttle) Went {
 	l := r.l
 	l.unlocked()
 	l.gone, l.pace = append(l.gone, r.Name), by

@@ -42,7 +42,7 @@ type Name interface {
 	Stalled() (urgent bool, route uint64)
 	// GoOn ends the stall. What it sends is counted by the pace; its answer comes to
 	// Answered.
-	GoOn(by *lock.Pace) Went
+	GoOn(by *lock.Throttle) Went
 	// Unwanted is whether nobody wants it any more. It is guarded by a lock of this package.
 	Unwanted() *bool
 }

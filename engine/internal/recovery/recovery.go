@@ -34,8 +34,8 @@ type lane struct {
 	id       env.Lane
 	number   uint64 // in the order in which they came to have something to do
 	backlog
-	pace  lock.Pace   // by which commands know the lane
-	timer wheel.Timer // the kick
+	pace  lock.Throttle // by which commands know the lane
+	timer wheel.Timer   // the kick
 }
 
 // New makes a Recovery.
@@ -169,7 +169,7 @@ func (v *Recovery) Rerouted() {
 
 // Answered is called when a command that has a pace is over; works says that its lane does,
 // too.
-func (v *Recovery) Answered(pace *lock.Pace, works bool) {
+func (v *Recovery) Answered(pace *lock.Throttle, works bool) {
 	v.answered(pace.Counter.(*lane), works)
 }
 
