@@ -202,7 +202,7 @@ func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 		r.lateGrant(a, o, rd)
 		return
 	}
-	r.tried = Here
+	r.lastAttempt = HeldHere
 	if r.Port.Kind(c.Kind).Shared {
 		h.Entry = r.Port.Apart(r, c.Kind)
 		h.Entry.hold = h // it is in nobody's way: the next one tries at once

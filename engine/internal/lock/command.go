@@ -209,7 +209,7 @@ func (o *Outcome) acked() int {
 func (r *Entry) Replied(o *Outcome, rd *Ready) Command {
 	done := r.Cmd
 	r.Cmd = Command{}
-	r.note(&done, o)
+	r.recordAttempt(&done, o)
 	switch o.Result {
 	case ClientClosed:
 		r.shut(&done, rd)

@@ -55,13 +55,13 @@ type Entry struct {
 	// again do not keep the head from trying.
 	headsTurn bool
 	// Out: it is not in the table any more. (A hold that ended may point to it still.)
-	Out     bool
-	Dropped bool   // the engine's: recovery need not go on with it; guarded by recovery's lock
-	tried   Tried  // what the latest command was told
-	Family  uint8  // the engine's
-	Place   int32  // the engine's, not 0 if each request of the name has an Entry of its own
-	telling uint32 // holds that ended and whose contexts have not: see telling.go
-	untold  *Hold  // holds that ended while contexts of the name have not
+	Out         bool
+	Dropped     bool        // the engine's: recovery need not go on with it; guarded by recovery's lock
+	lastAttempt LastAttempt // what the latest command was told
+	Family      uint8       // the engine's
+	Place       int32       // the engine's, not 0 if each request of the name has an Entry of its own
+	telling     uint32      // holds that ended and whose contexts have not: see telling.go
+	untold      *Hold       // holds that ended while contexts of the name have not
 }
 
 // Blocked says why no command of the name may be sent.
@@ -252,7 +252,7 @@ func (r *Entry) settled() {
 		return
 	}
 	r.unblock(BehindWriter)
-	r.tried = Unanswered // the next acquisition must find out by itself
+	r.lastAttempt = NoAnswer // the next acquisition must find out by itself
 	if r.wait != nil || r.Out {
 		return
 	}
@@ -323,7 +323,7 @@ func (r *Entry) Vacate() bool {
 type View struct {
 	What          CommandKind // of the command in flight
 	Held          Blocked
-	Tried         Tried
+	LastAttempt   LastAttempt
 	Refusals      uint8 // in a row
 	Hold          bool
 	Waiters       int
@@ -338,7 +338,7 @@ type View struct {
 
 // View is called under the shard's lock.
 func (r *Entry) View() View {
-	v := View{What: r.Cmd.Action, Held: r.blocked, Tried: r.tried, Refusals: r.refused, Hold: r.hold != nil, Waiters: r.waiters.Len()}
+	v := View{What: r.Cmd.Action, Held: r.blocked, LastAttempt: r.lastAttempt, Refusals: r.refused, Hold: r.hold != nil, Waiters: r.waiters.Len()}
 	if a, ok := r.waiters.Front(); ok {
 		v.Attempts = a.Attempts
 	}

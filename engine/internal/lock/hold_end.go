@@ -54,7 +54,7 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 		return
 	}
 	h.Each(func(one *Hold) { one.loseOne(why, now, rd) })
-	r.hold, r.tried = nil, Unanswered
+	r.hold, r.lastAttempt = nil, NoAnswer
 	if r.wait != nil {
 		r.wait.Reset()
 	}

@@ -152,7 +152,7 @@ func (w *bell) Silence()                              { w.at = 0 }
 func (w *bell) Listen(_ *Entry, _ uint8, owner int64) { w.listening, w.of = true, owner }
 func (w *bell) Unlisten()                             { w.listening = false }
 
-// note is the timer of a compensation.
+// recordAttempt is the timer of a compensation.
 type note struct {
 	Compensation
 	at clock.Instant

@@ -137,7 +137,7 @@ func (r *Entry) letIn(rd *Ready) bool {
 	}
 	if now := r.Port.Stamp(); now >= s.turnEnds {
 		if r.wait == nil { // else they have slept
-			r.tried = Here
+			r.lastAttempt = HeldHere
 			w := r.ensureWait()
 			w.Sleep()
 			w.Port.RingAt(now.Add(releaseFor))

@@ -219,8 +219,8 @@ func (h *Hold) giveUpRelease(rd *Ready) {
 	root := h.Parent == nil
 	h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, h.unavailable())), rd)
 	if root {
-		if r.tried == Here {
-			r.tried = Unanswered // its time is over, here and on the server
+		if r.lastAttempt == HeldHere {
+			r.lastAttempt = NoAnswer // its time is over, here and on the server
 		}
 		r.compensateGrant(h, h.serverUntil)
 	}

@@ -124,15 +124,15 @@ func (a *Request) end() {
 	case a.Parent != nil:
 		if x := a.Parent.extra; x != nil {
 			x.children.Remove(&a.place)
-			a.passOn(&x.children)
+			a.passToNext(&x.children)
 		}
 	case a.Once:
 		r.tries.Remove(&a.place)
-		a.passOn(r.tries)
+		a.passToNext(r.tries)
 	default:
 		was := r.First()
 		r.waiters.Remove(&a.place)
-		a.passOn(&r.waiters)
+		a.passToNext(&r.waiters)
 		if next := r.First(); next != nil && was == a && !a.trying && r.wait != nil && r.wakes(a, next) {
 			r.wait.Reset()
 		}
@@ -186,7 +186,7 @@ func (a *Request) refuseLocal(h *Hold, rd *Ready) {
 // Cancel gives up a request that has been admitted, and has not ended.
 func (a *Request) Cancel(s lockerr.Stop, rd *Ready) {
 	r := a.res
-	a.fail(a.gaveUp(s), rd)
+	a.fail(a.cancelError(s), rd)
 	r.GoOn(rd)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
-// gaveUp is what a request is told that has waited as long as it may.
+// cancelError is what a request is told that has waited as long as it may.
 func (l *lab) gaveUp(c *caller) error {
 	l.t.Helper()
 	l.does(func(rd *Ready) { c.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}, rd) })

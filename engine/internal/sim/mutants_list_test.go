@@ -34,7 +34,7 @@ var mutants = []mutant{
 	{"internal/lock/hold.go", "\tif h.watched() {\n\t\th.Port.RenewFirst(now)\n\t}", "", "a hold is renewed"},
 	{"internal/lock/hold.go", "\t\tif h.state == live {\n\t\t\th.Port.WakeAt(h.timeOut()) // it was extended", "\t\tif true {\n\t\t\th.Port.WakeAt(h.timeOut()) // it was extended", "the end of a hold goes on with the name"},
 	{"internal/lock/hold.go", "\tif !h.watched() && !h.follows {\n\t\tat = h.Until()", "\tif false {\n\t\tat = h.Until()", "the end of a fixed lease is told in time"},
-	{"internal/lock/hold_end.go", "\tr.hold, r.tried = nil, Unanswered\n", "", "a name goes on after a loss"},
+	{"internal/lock/hold_end.go", "\tr.hold, r.lastAttempt = nil, NoAnswer\n", "", "a name goes on after a loss"},
 	{"internal/lock/hold_end.go", "\th.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))\n", "", "ValidUntil of a hold that ended is past"},
 	{"internal/lock/hold_end.go", "\th.announce(rd)\n", "", "Done tells the end"},
 	{"internal/lock/grant.go", "\th.acknowledged(sent, lease)\n", "", "a renewal moves the end"},

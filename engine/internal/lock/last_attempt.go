@@ -8,80 +8,80 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Tried is the result of the name's latest try, for the errors of acquisitions that stop
+// LastAttempt is the result of the name's latest try, for the errors of acquisitions that stop
 // waiting: a busy lock must not look like an outage, nor an outage like a busy lock. It
 // belongs to the name, not to one acquisition: the second waiter in the queue never tries
 // itself. It is forgotten when the name is idle (see Entry.settled).
 //
 // Every state says one of the two, so that an acquisition that has waited as long as it may is
-// never told neither. Only tries change it, and what ends Here. In particular, the answer to
+// never told neither. Only tries change it, and what ends HeldHere. In particular, the answer to
 // another command does not:
 //
 //	head                  a compensation                the name
-//	refused, sleeps                             Elsewhere
-//	                      released: no answer   Elsewhere still: nobody else has been told more
-//	                      released: answered    Elsewhere
+//	refused, sleeps                             HeldElsewhere
+//	                      released: no answer   HeldElsewhere still: nobody else has been told more
+//	                      released: answered    HeldElsewhere
 //	its time is over: held
-type Tried uint8
+type LastAttempt uint8
 
 // What it may be.
 const (
-	// Unanswered: no try has ended, or the latest one could not be sent, or had no answer, or
+	// NoAnswer: no try has ended, or the latest one could not be sent, or had no answer, or
 	// one that does not name the lock's owner: the server refuses for now, or it granted the lock
 	// too late.
-	Unanswered Tried = iota
-	// Elsewhere: the server answered that another has it.
-	Elsewhere
-	// Here: it was granted, to this process, and neither lost since nor given back in vain.
-	Here
+	NoAnswer LastAttempt = iota
+	// HeldElsewhere: the server answered that another has it.
+	HeldElsewhere
+	// HeldHere: it was granted, to this process, and neither lost since nor given back in vain.
+	HeldHere
 )
 
-// note keeps the result of a command that is over. Details for the text of an error are
-// kept by the first waiter, which passes them on when it leaves (see passOn).
-func (r *Entry) note(c *Command, o *Outcome) {
+// recordAttempt keeps the result of a command that is over. Details for the text of an error are
+// kept by the first waiter, which passes them on when it leaves (see passToNext).
+func (r *Entry) recordAttempt(c *Command, o *Outcome) {
 	if o.Result == Cancelled || o.Result == ClientClosed {
 		return // it has not been tried
 	}
 	var err error
 	var until clock.Instant
-	tried := Unanswered // granted knows more
+	tried := NoAnswer // granted knows more
 	switch {
 	case o.Result == Unknown || o.Result == RetryLater || !o.Result.Sent():
 		err = o.Err
 	case c.Action == Acquiring && o.Result == Replied && o.Reply == HeldByOther:
-		tried = Elsewhere
+		tried = HeldElsewhere
 		if o.TTL >= 0 {
 			until = o.Now.Add(o.TTL)
 		}
 	}
 	switch {
-	case c.Action == Acquiring, r.tried == Here && err != nil:
-		r.tried = tried
-	case r.tried == Elsewhere:
+	case c.Action == Acquiring, r.lastAttempt == HeldHere && err != nil:
+		r.lastAttempt = tried
+	case r.lastAttempt == HeldElsewhere:
 		return // what the first waiter knows is the try's
 	}
 	if a := c.req; a != nil {
-		a.learn(until, err)
+		a.record(until, err)
 	}
 	for _, list := range []*waitq.List[*Request]{&r.waiters, r.tries} {
 		if a, ok := list.Front(); ok && a != c.req {
-			a.learn(until, err)
+			a.record(until, err)
 		}
 	}
 }
 
-// learn notes when the holder's lease ends, or why the server has not answered.
-func (a *Request) learn(until clock.Instant, err error) {
+// record notes when the holder's lease ends, or why the server has not answered.
+func (a *Request) record(until clock.Instant, err error) {
 	a.until = until
 	if err != nil || a.rare != nil {
 		a.More().refusal = err
 	}
 }
 
-// passOn gives what a knows to the new first waiter of list.
-func (a *Request) passOn(list *waitq.List[*Request]) {
+// passToNext gives what a knows to the new first waiter of list.
+func (a *Request) passToNext(list *waitq.List[*Request]) {
 	if next, ok := list.Front(); ok && next.until == 0 && next.refusal() == nil {
-		next.learn(a.until, a.refusal())
+		next.record(a.until, a.refusal())
 	}
 }
 
@@ -92,9 +92,9 @@ func (a *Request) refusal() error {
 	return a.rare.refusal
 }
 
-// gaveUp is the reason of an acquisition that stops waiting: what ended it, and what
+// cancelError is the reason of an acquisition that stops waiting: what ended it, and what
 // stood in its way. The caller holds the shard's lock.
-func (a *Request) gaveUp(s lockerr.Stop) error {
+func (a *Request) cancelError(s lockerr.Stop) error {
 	return s.Because(lockerr.Of(a.Obstacle(s.Late))...)
 }
 
@@ -105,10 +105,10 @@ func (a *Request) gaveUp(s lockerr.Stop) error {
 func (a *Request) Obstacle(late bool) error {
 	r := a.res
 	now := r.Port.Stamp()
-	holder, tried := r.hold, r.tried
+	holder, tried := r.hold, r.lastAttempt
 	if a.Parent != nil {
 		// Re-entries wait for each other; the hold itself is not in their way.
-		holder, tried = a.Parent.child, Unanswered
+		holder, tried = a.Parent.child, NoAnswer
 	}
 	if r.blocked == BehindWriter {
 		if w := r.Port.Ahead(r); w != nil && w.First() != nil && w.hold == nil {
@@ -122,14 +122,14 @@ func (a *Request) Obstacle(late bool) error {
 		return &lockerr.Held{TTL: max(holder.Until().Sub(now), 0), Here: true, ID: holder.ID, Kind: holder.Kind}
 	case r.telling != 0:
 		return &lockerr.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
-	case r.blocked == Disconnected && !r.Port.Up(r.Route), late && a.unheard():
-	case tried == Elsewhere:
+	case r.blocked == Disconnected && !r.Port.Up(r.Route), late && a.ownTryUnanswered():
+	case tried == HeldElsewhere:
 		held := &lockerr.Held{TTL: a.left(now)}
 		if r.wait != nil {
 			held.Owner = r.wait.holder.String()
 		}
 		return held
-	case tried == Here, r.blocked == BehindWriter:
+	case tried == HeldHere, r.blocked == BehindWriter:
 		return &lockerr.Held{TTL: -1, Here: true} // it changes hands just now
 	}
 	trouble := a.trouble()
@@ -142,7 +142,7 @@ func (a *Request) Obstacle(late bool) error {
 	return lockerr.ErrEarly
 }
 
-// unheard reports whether a is a TryLock that has been told of no holder in all its time:
+// ownTryUnanswered reports whether a is a TryLock that has been told of no holder in all its time:
 // there was no answer to its own try, nor to the command that was out when it came, nor to
 // a try of anybody else since this process gave the lock back. What an earlier try was
 // told does not answer it, or a job would be skipped because the server hangs:
@@ -151,13 +151,13 @@ func (a *Request) Obstacle(late bool) error {
 //	sent           hangs
 //	                                    waits for its turn
 //	                                    gives up: "held by this process"
-func (a *Request) unheard() bool {
+func (a *Request) ownTryUnanswered() bool {
 	r := a.res
 	if !a.Once || r.Cmd.Action == NoCommand {
 		return false
 	}
 	behind := a.rare != nil && a.rare.bound != nil && a.rare.behind == r.Cmd.ID
-	givenBack := r.tried == Here && r.hold == nil
+	givenBack := r.lastAttempt == HeldHere && r.hold == nil
 	return a.trying || behind || givenBack
 }
 
