@@ -44,7 +44,7 @@ type Counter struct {
 	tries   waitq.List[*Op] // Acquire, once
 	held    waitq.List[*Permits]
 
-	wait     waitq.Wait
+	wait     waitq.HeadWait
 	linger   bool          // nobody waits; the alarm ends the subscription
 	skips    bool          // others get their turn; the alarm ends that
 	turnEnds clock.Instant // 0: it has not begun

@@ -211,7 +211,7 @@ func (s *Shard) NewGrant(r *lock.Entry) *lock.Hold { return s.Table.Engine.NewGr
 func (s *Shard) NewHold(of *lock.Hold) *lock.Hold  { return s.Table.Engine.NewHold(of) }
 
 func (s *Shard) NewCompensation() *lock.Compensation { return &newCompensation(s).Compensation }
-func (s *Shard) NewWait() *lock.Wait                 { return &newWaiting().Wait }
+func (s *Shard) NewSubscription() *lock.Subscription { return &newSubscription().Subscription }
 
 func (s *Shard) ServerOf(route uint64) lock.Server {
 	return lock.Server(s.Table.Recovery.ServerOf(route))

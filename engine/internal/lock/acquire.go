@@ -84,7 +84,7 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 	if w := r.behind(a); w != nil {
 		r.stayBehind(w)
 	}
-	r.wait.stopLingering()
+	r.sub.stopLingering()
 }
 
 // acquireReplied goes on after the reply of an acquire, or after its connection
@@ -94,8 +94,8 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 	if a != nil {
 		a.trying = false
 	}
-	if c.Head && r.wait != nil && !(o.Result == Replied && o.Reply == HeldByOther) {
-		r.wait.Reset()
+	if c.Head && r.sub != nil && !(o.Result == Replied && o.Reply == HeldByOther) {
+		r.sub.Reset()
 	}
 	switch o.Result {
 	case Replied:
@@ -124,8 +124,8 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 				r.stayBehind(w)
 			case next != nil && !r.tooMany(c, next):
 				r.refusedFor(o)
-			case r.wait != nil:
-				r.wait.Reset()
+			case r.sub != nil:
+				r.sub.Reset()
 			}
 		}
 		if a != nil && a.Once {
@@ -208,7 +208,7 @@ func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 		h.Entry.hold = h // it is in nobody's way: the next one tries at once
 	} else {
 		r.hold = h
-		if w := r.wait; w != nil {
+		if w := r.sub; w != nil {
 			w.tries = 0
 		}
 	}

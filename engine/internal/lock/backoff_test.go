@@ -37,13 +37,13 @@ func TestAHeadThatPollsBacksOffAsItsRequestSays(t *testing.T) {
 				ttl = time.Hour
 			}
 			l.reply(r, Outcome{Reply: HeldByOther, TTL: ttl})
-			w := r.wait.Port.(*bell)
+			w := r.sub.Port.(*bell)
 			if w.listening {
 				t.Fatalf("%s: it listens", what)
 			}
 			got = append(got, w.at.Sub(l.now)/ms)
 			l.now = w.at
-			l.does(w.Rang)
+			l.does(w.AlarmFired)
 		}
 		if !slices.Equal(got, x.want) {
 			t.Errorf("%s: %v ms, want %v", what, got, x.want)
@@ -64,12 +64,12 @@ func TestTheLongestBackoffIsWhatItIsAfterAnyNumberOfTries(t *testing.T) {
 	var last time.Duration
 	for range 300 {
 		l.reply(r, Outcome{Reply: HeldByOther, TTL: 24 * time.Hour})
-		w := r.wait.Port.(*bell)
+		w := r.sub.Port.(*bell)
 		if last = w.at.Sub(l.now); last <= 0 || last > time.Second {
 			t.Fatalf("a pause of %v", last)
 		}
 		l.now = w.at
-		l.does(w.Rang)
+		l.does(w.AlarmFired)
 	}
 	if last != time.Second {
 		t.Errorf("%v", last)

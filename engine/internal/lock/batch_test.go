@@ -291,7 +291,7 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 		c := l.askFenced(r)
 		next := l.askFenced(r)
 		l.reply(r, Outcome{Token: 1})
-		l.does(r.wait.Subscribed)
+		l.does(r.sub.Subscribed)
 		for i := range int64(l.cfg.HandOvers) {
 			l.now = l.now.Add(pause)
 			l.unlock(c.hold)
@@ -301,7 +301,7 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 			l.is(r, Acquiring)
 			c, next = next, l.askFenced(r)
 			l.reply(r, Outcome{Token: 2 + i, BatchReplies: []Reply{OK}})
-			if at := r.wait.Port.(*bell).at; at.Sub(l.now) <= yieldMost {
+			if at := r.sub.Port.(*bell).at; at.Sub(l.now) <= yieldMost {
 				t.Errorf("%s: the next one of this process skips a turn, until %v", what, at)
 			}
 		}
@@ -314,7 +314,7 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 		}
 		l.reply(r, Outcome{})
 		l.is(r, NoCommand) // the head skips a turn
-		l.does(r.wait.Rang)
+		l.does(r.sub.AlarmFired)
 		l.is(r, Acquiring)
 		l.reply(r, Outcome{Token: 9})
 		if next.hold == nil || next.hold.handOvers != 0 {
@@ -455,7 +455,7 @@ func TestResource_ReleaseAndAcquireOfALostHold_TellsTheUnlock(t *testing.T) {
 		if (second.hold != nil) != x.has || (second.err != nil) != x.fails {
 			t.Errorf("%s: %+v", what, second)
 		}
-		if l.is(r, NoCommand); !x.has && !x.fails && r.wait.Ready() {
+		if l.is(r, NoCommand); !x.has && !x.fails && r.sub.Ready() {
 			t.Errorf("%s: it does not wait", what)
 		}
 	}
@@ -467,7 +467,7 @@ func TestResource_ReleaseAndAcquireRefused_TriesAgainIfAMessageCame(t *testing.T
 	l := newHandOverLab(t)
 	r := l.name()
 	l.both(r)
-	l.does(r.wait.Announced)
+	l.does(r.sub.OnMessage)
 	l.reply(r, Outcome{BatchReplies: []Reply{OK}, Reply: HeldByOther, TTL: time.Minute})
 	if l.is(r, Acquiring); r.Cmd.Batch != nil {
 		t.Errorf("%+v", r.Cmd)

@@ -74,8 +74,8 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 	} else if h != nil {
 		a.rare.Beside = nil // it is a reader as any other from now on
 	}
-	if head && r.wait != nil {
-		r.wait.Sent()
+	if head && r.sub != nil {
+		r.sub.Sent()
 	}
 	a.Attempts++
 	a.trying = true
@@ -257,8 +257,8 @@ func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 	if a != nil {
 		a.trying = false
 	}
-	if c.Head && r.wait != nil {
-		r.wait.Reset()
+	if c.Head && r.sub != nil {
+		r.sub.Reset()
 	}
 	if o.Result == Cancelled {
 		return

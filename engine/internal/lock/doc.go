@@ -20,8 +20,8 @@
 //
 //	Lock, Unlock, Extend, cancel  Admit, Unlock, Extend, Cancel
 //	a reply                       Entry.Replied
-//	a timer                       Fired, Rang, PauseOver
-//	the channel                   Subscribed, Announced, Cut, Forbidden
+//	a timer                       Fired, AlarmFired, PauseOver
+//	the channel                   Subscribed, OnMessage, ConnectionLost, ChannelRefused
 //	a renewal                     Renewal, Renewed, Gone
 //	a hold is asked               Check
 //	contexts have ended           Entry.Told

@@ -44,7 +44,7 @@ type Entry struct {
 	waiters       waitq.List[*Request]  // Lock, first come first served
 	tries         *waitq.List[*Request] // TryLock; nil until the first
 	compensations *Compensation         // owners to be released; see compensation.go
-	wait          *Wait                 // nil until a first refusal
+	sub           *Subscription         // nil until a first refusal
 	Cmd           Command
 
 	blocked Blocked
@@ -192,7 +192,7 @@ func (r *Entry) serveTry(rd *Ready) bool {
 
 // serveHead lets the first waiter try, unless it sleeps.
 func (r *Entry) serveHead(rd *Ready) bool {
-	if r.hold != nil || (r.wait != nil && !r.wait.Ready()) {
+	if r.hold != nil || (r.sub != nil && !r.sub.Ready()) {
 		return false
 	}
 	a, ok := r.waiters.Front()
@@ -242,10 +242,10 @@ func (r *Entry) settled() {
 	behind := r.Port.Behind(r)
 	switch waiting := r.waiters.Len() > 0 || behind; {
 	case waiting && r.hold != nil:
-		w := r.ensureWait()
+		w := r.ensureSubscription()
 		w.listen()
 		w.sleepBehindHold(r.hold)
-	case !waiting && r.wait != nil && !r.Cmd.Head:
+	case !waiting && r.sub != nil && !r.Cmd.Head:
 		r.linger()
 	}
 	if r.InUse() || r.blocked == BackingOff || r.blocked == YieldingToReaders || r.telling != 0 || behind {
@@ -253,7 +253,7 @@ func (r *Entry) settled() {
 	}
 	r.unblock(BehindWriter)
 	r.lastAttempt = NoAnswer // the next acquisition must find out by itself
-	if r.wait != nil || r.Out {
+	if r.sub != nil || r.Out {
 		return
 	}
 	if r.blocked == Disconnected { // an outage may last, and names be used once
@@ -311,7 +311,7 @@ func (r *Entry) Vacate() bool {
 	if r.InUse() {
 		return false
 	}
-	if w := r.wait; w != nil && w.linger {
+	if w := r.sub; w != nil && w.linger {
 		w.Port.Silence()
 		w.end()
 	}
@@ -348,7 +348,7 @@ func (r *Entry) View() View {
 	if r.compensations != nil {
 		v.InDoubt = r.compensations.ID
 	}
-	if w := r.wait; w != nil {
+	if w := r.sub; w != nil {
 		v.Waits, v.Asleep, v.Confirmed, v.Lingers = true, !w.Ready(), w.Hears(), w.linger
 	}
 	return v

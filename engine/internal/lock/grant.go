@@ -24,7 +24,7 @@ type Grant struct {
 	besideReaders  bool         // a writer that readers have been let in beside, or such a reader: see extendWriterExpiry
 	joint          bool         // a plain reader's: see readers.go
 	handOvers      uint16       // how often it was handed over, or joined
-	verifiedAt     shortInstant // the latest look at it because of a waiter, or its grant; see Wait.look
+	verifiedAt     shortInstant // the latest look at it because of a waiter, or its grant; see Wait.verify
 	joined         *joined      // nil: it has one hold
 
 	// validUntil is until when the server has the owner for certain: a clock.Instant.

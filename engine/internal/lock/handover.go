@@ -38,7 +38,7 @@ func (r *Entry) successor(h *Hold) *Request {
 // handsOver reports whether the grant of h may be handed over, to one who wants nothing else
 // than h had.
 func (r *Entry) handsOver(h *Hold) bool {
-	cfg, w := r.Port.Config(), r.wait
+	cfg, w := r.Port.Config(), r.sub
 	switch {
 	case h.handOvers >= cfg.HandOvers || r.Port.Closing() || !h.plain():
 		return false
@@ -62,13 +62,13 @@ func (r *Entry) handsOver(h *Hold) bool {
 // beginTurn notes when the turn of a grant ends that this process has heard of just now: the
 // answer may have taken longer than a turn.
 func (r *Entry) beginTurn(now clock.Instant) {
-	if r.wait != nil || r.waiters.Len() > 0 {
-		r.ensureWait().turnEnds = milliseconds(now.Add(r.Port.Config().HandOverFor))
+	if r.sub != nil || r.waiters.Len() > 0 {
+		r.ensureSubscription().turnEnds = milliseconds(now.Add(r.Port.Config().HandOverFor))
 	}
 }
 
 // turnLasts has the turn end then, if not later.
-func (w *Wait) turnLasts(until clock.Instant) {
+func (w *Subscription) turnLasts(until clock.Instant) {
 	if at := milliseconds(until); w.turnEnds.before(at) {
 		w.turnEnds = at
 	}
@@ -142,7 +142,7 @@ const yieldMost = 10 * time.Millisecond
 
 // yield has the head skip a turn after the release of a grant that was handed over.
 func (r *Entry) yield(o *Outcome) {
-	if w := r.wait; w != nil && r.waiters.Len() > 0 {
+	if w := r.sub; w != nil && r.waiters.Len() > 0 {
 		w.Skip()
 		w.Port.RingAt(o.Now.Add(min(o.Now.Sub(o.Sent)+yieldFor, yieldMost)))
 	}
@@ -217,11 +217,11 @@ func (r *Entry) overtaken() *Entry {
 // nobody else here does.
 func (r *Entry) stayBehind(w *Entry) {
 	r.blocked = BehindWriter
-	if own := r.wait; own != nil {
+	if own := r.sub; own != nil {
 		own.Port.Silence()
 		own.end()
 	}
-	w.wait.stopLingering()
+	w.sub.stopLingering()
 	w.settled()
 }
 

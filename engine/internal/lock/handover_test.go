@@ -65,7 +65,7 @@ func TestATenureIsHandedOverSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
 	last := l.ask(r, false)
 	l.unlock(c.hold)
 	l.is(r, Releasing)
-	w := r.wait.Port.(*bell)
+	w := r.sub.Port.(*bell)
 	sent := l.now
 	l.now = l.now.Add(3 * time.Millisecond)
 	l.reply(r, Outcome{Sent: sent})
@@ -74,11 +74,11 @@ func TestATenureIsHandedOverSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
 		t.Errorf("it skips its turn until %v, want %v", w.at, want)
 	}
 	// Its own release is announced to it, too.
-	l.does(w.Announced)
+	l.does(w.OnMessage)
 	l.does(w.Subscribed)
-	l.does(w.Cut)
+	l.does(w.ConnectionLost)
 	l.is(r, NoCommand)
-	l.does(w.Rang)
+	l.does(w.AlarmFired)
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{})
 	if last.hold == nil || last.hold.ID == c.hold.ID || last.hold.handOvers != 0 {
@@ -126,7 +126,7 @@ func TestATurnBeginsWhenTheGrantIsHeardOf(t *testing.T) {
 	}
 	// And the next turn, which somebody waited for.
 	l.reply(r, Outcome{})
-	l.does(r.wait.Rang)
+	l.does(r.sub.AlarmFired)
 	l.is(r, Acquiring)
 	sent = l.now
 	l.now = l.now.Add(way)
@@ -339,9 +339,9 @@ func TestAfterTheLastHandOverTheSubscriptionLingers(t *testing.T) {
 	if v := r.View(); !v.Lingers || next.hold == nil {
 		t.Errorf("%+v", v)
 	}
-	w := r.wait.Port.(*bell)
+	w := r.sub.Port.(*bell)
 	l.now = l.now.Add(LingerFor)
-	l.does(w.Rang)
+	l.does(w.AlarmFired)
 	l.unlock(next.hold)
 	l.is(r, Releasing)
 	l.reply(r, Outcome{})
@@ -360,19 +360,19 @@ func TestAConfirmationDoesNotStopTheAlarmOfASkippedTurn(t *testing.T) {
 	l.reply(r, Outcome{})
 	second, third := l.ask(r, false), l.ask(r, false)
 	l.unlock(first.hold)
-	if r.wait.Port.(*bell).at == 0 {
+	if r.sub.Port.(*bell).at == 0 {
 		t.Fatal("the hold is not looked at, though the channel is silent")
 	}
 	l.now = l.now.Add(time.Second)
 	l.unlock(second.hold)
 	l.is(r, Releasing)
 	l.reply(r, Outcome{})
-	w := r.wait.Port.(*bell)
+	w := r.sub.Port.(*bell)
 	l.does(w.Subscribed)
 	if w.at == 0 {
 		t.Fatal("its alarm will not ring")
 	}
-	l.does(w.Rang)
+	l.does(w.AlarmFired)
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{})
 	if third.hold == nil {
@@ -435,8 +435,8 @@ func TestWhatTheEngineGivesBackIsReleased(t *testing.T) {
 // looked at; while it is released, the release finds out.
 func TestATenureOfWhichTheChannelSpokeWhileItWasReleasedIsNotHandedOver(t *testing.T) {
 	t.Parallel()
-	for what, event := range map[string]func(*Wait, *Ready){
-		"a message": (*Wait).Announced, "a confirmation": (*Wait).Subscribed,
+	for what, event := range map[string]func(*Subscription, *Ready){
+		"a message": (*Subscription).OnMessage, "a confirmation": (*Subscription).Subscribed,
 	} {
 		l := newHandOverLab(t)
 		r := l.name()
@@ -448,7 +448,7 @@ func TestATenureOfWhichTheChannelSpokeWhileItWasReleasedIsNotHandedOver(t *testi
 		u := new(leaver)
 		u.Port = u
 		c.hold.Unlock(&u.Unlock, &rd)
-		l.does(func(rd *Ready) { event(r.wait, rd) })
+		l.does(func(rd *Ready) { event(r.sub, rd) })
 		l.does(func(after *Ready) { r.Told(rd.Ended, after) })
 		if r.Cmd.Action != Releasing || next.hold != nil {
 			t.Errorf("%s: command %d, %+v", what, r.Cmd.Action, next.hold)
@@ -464,22 +464,22 @@ func TestWait_MessagesBehindAHold_AreAnsweredByOneLookEach100ms(t *testing.T) {
 	c := l.ask(r, false)
 	l.reply(r, Outcome{})
 	l.ask(r, false)
-	l.now = l.now.Add(lookEvery) // since the grant
-	looks := func(event func(*Wait, *Ready)) bool {
+	l.now = l.now.Add(verifyEvery) // since the grant
+	looks := func(event func(*Subscription, *Ready)) bool {
 		c.hold.soon = false
-		l.does(func(rd *Ready) { event(r.wait, rd) })
+		l.does(func(rd *Ready) { event(r.sub, rd) })
 		return c.hold.soon
 	}
 	for i, want := range []bool{true, false, false} {
-		if got := looks((*Wait).Announced); got != want {
+		if got := looks((*Subscription).OnMessage); got != want {
 			t.Fatalf("message %d: looked at %v", i, got)
 		}
 	}
-	alarm := r.wait.Port.(*bell).at
-	if d := alarm.Sub(l.now); d != lookEvery {
+	alarm := r.sub.Port.(*bell).at
+	if d := alarm.Sub(l.now); d != verifyEvery {
 		t.Fatalf("it looks again after %v", d)
 	}
-	if l.now = alarm; !looks((*Wait).Rang) || looks((*Wait).Announced) {
+	if l.now = alarm; !looks((*Subscription).AlarmFired) || looks((*Subscription).OnMessage) {
 		t.Error("the alarm does not look, or a message right after it does")
 	}
 }
@@ -507,11 +507,11 @@ func TestWait_BehindAHold_LooksIfNoRenewalDoes(t *testing.T) {
 		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		l.reply(r, Outcome{})
 		l.ask(r, false)
-		w, b := r.wait, r.wait.Port.(*bell)
-		l.now = l.now.Add(lookEvery) // since the grant
+		w, b := r.sub, r.sub.Port.(*bell)
+		l.now = l.now.Add(verifyEvery) // since the grant
 		if x.most == 0 {
 			l.does(w.Subscribed)
-			l.now = l.now.Add(lookEvery)
+			l.now = l.now.Add(verifyEvery)
 			b.at = 0
 			l.does(w.Subscribed) // it has looked, and sleeps again
 			if b.at != 0 {
@@ -524,7 +524,7 @@ func TestWait_BehindAHold_LooksIfNoRenewalDoes(t *testing.T) {
 			t.Errorf("%s: it looks after %v", name, d)
 		}
 		l.now, c.hold.soon = b.at, false
-		if l.does(w.Rang); !c.hold.soon || b.at <= l.now {
+		if l.does(w.AlarmFired); !c.hold.soon || b.at <= l.now {
 			t.Errorf("%s: the alarm has looked: %v, and rings at %v", name, c.hold.soon, b.at)
 		}
 	}

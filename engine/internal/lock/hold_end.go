@@ -55,8 +55,8 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 	}
 	h.Each(func(one *Hold) { one.loseOne(why, now, rd) })
 	r.hold, r.lastAttempt = nil, NoAnswer
-	if r.wait != nil {
-		r.wait.Reset()
+	if r.sub != nil {
+		r.sub.Reset()
 	}
 	r.yieldToReaders()
 	// Of several permits only some may be gone. Where there is a queue, the owner may be in it again: a
@@ -156,7 +156,7 @@ func (r *Entry) goOnAfter(rd *Ready) {
 // StopWaiting ends every request that waits, and what would only keep a name in the table
 // that nobody uses any more: a subscription that lingers, compensations that are idle.
 func (r *Entry) StopWaiting(rd *Ready) {
-	r.wait.stopLingering()
+	r.sub.stopLingering()
 	for d := r.compensations; d != nil; {
 		next := d.next
 		if d.idle() {

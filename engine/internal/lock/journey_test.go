@@ -102,13 +102,13 @@ func TestAMessageBeforeTheRefusalIsReadWakesTheHead(t *testing.T) {
 	r := l.name()
 	l.ask(r, false)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
-	w := r.wait.Port.(*bell)
+	w := r.sub.Port.(*bell)
 	if v := r.View(); !v.Asleep || !w.listening || w.at == 0 {
 		t.Fatalf("after the first refusal: %+v, %+v", v, w)
 	}
 	l.does(w.Subscribed)
 	l.is(r, Acquiring)
-	l.does(w.Announced)
+	l.does(w.OnMessage)
 	if next := l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute}); next != r {
 		t.Fatal("the head sleeps, with the lock free")
 	}
@@ -130,7 +130,7 @@ func TestARefusalThatIsReadLateDoesNotProlongTheSleep(t *testing.T) {
 	r := l.name()
 	l.ask(r, false)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
-	w := r.wait.Port.(*bell)
+	w := r.sub.Port.(*bell)
 	l.does(w.Subscribed)
 	l.is(r, Acquiring)
 	sent := l.now
@@ -181,8 +181,8 @@ func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 				case r.compensations != nil:
 					l.now = r.compensations.Port.(*note).at
 					l.does(func(rd *Ready) { r.compensations.Fired(l.now, rd) })
-				case r.wait != nil:
-					l.does(r.wait.Rang)
+				case r.sub != nil:
+					l.does(r.sub.AlarmFired)
 				}
 			}
 			if a.delivered != 1 || l.count.Pending != 0 || l.count.Held != 0 {

@@ -135,16 +135,16 @@ func (c *caller) Over() { c.giveUp = 0 }
 
 // bell is the alarm and the channel of a wait.
 type bell struct {
-	Wait
+	Subscription
 	at        clock.Instant
 	listening bool
 	of        int64
 }
 
-func (l *lab) NewWait() *Wait {
+func (l *lab) NewSubscription() *Subscription {
 	w := new(bell)
 	w.Port = w
-	return &w.Wait
+	return &w.Subscription
 }
 
 func (w *bell) RingAt(at clock.Instant)               { w.at = at }

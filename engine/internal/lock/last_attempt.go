@@ -125,8 +125,8 @@ func (a *Request) Obstacle(late bool) error {
 	case r.blocked == Disconnected && !r.Port.Up(r.Route), late && a.ownTryUnanswered():
 	case tried == HeldElsewhere:
 		held := &lockerr.Held{TTL: a.left(now)}
-		if r.wait != nil {
-			held.Owner = r.wait.holder.String()
+		if r.sub != nil {
+			held.Owner = r.sub.holder.String()
 		}
 		return held
 	case tried == HeldHere, r.blocked == BehindWriter:

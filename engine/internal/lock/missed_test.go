@@ -23,11 +23,11 @@ func TestWait_HolderElsewhere_SleepIsBounded(t *testing.T) {
 		l.ask(r, false)
 		l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
 		if x.confirmed {
-			l.does(r.wait.Subscribed)
+			l.does(r.sub.Subscribed)
 			l.is(r, Acquiring)
 			l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
 		}
-		if d := r.wait.Port.(*bell).at.Sub(l.now); d < x.most/2 || d > x.most {
+		if d := r.sub.Port.(*bell).at.Sub(l.now); d < x.most/2 || d > x.most {
 			t.Errorf("%+v: it sleeps for %v", x, d)
 		}
 	}

@@ -37,7 +37,7 @@ func TestReaders_JoinsAFixedLease(t *testing.T) {
 	}
 	if b.hold == nil { // it sleeps for 10 ms, as after a turn
 		l.now = l.now.Add(releaseFor)
-		l.does(func(rd *Ready) { b.res.wait.Rang(rd) })
+		l.does(func(rd *Ready) { b.res.sub.AlarmFired(rd) })
 	}
 	if b.hold == nil {
 		return
@@ -82,7 +82,7 @@ func TestReaders_SleepsThoughTheGrantIsOpen(t *testing.T) {
 	l := newReadersLab(t)
 	a := l.come()
 	l.reply(a.res, Outcome{Reply: HeldByOther, TTL: time.Hour}) // a writer elsewhere
-	l.does(func(rd *Ready) { a.res.wait.Subscribed(rd) })
+	l.does(func(rd *Ready) { a.res.sub.Subscribed(rd) })
 	if a.res.Cmd.Action == Acquiring {
 		l.reply(a.res, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	}
@@ -113,7 +113,7 @@ func TestReaders_ForbiddenFailsOnlyTheFirst(t *testing.T) {
 	}
 	a, b, c := l.come(), l.come(), l.come()
 	var rd Ready
-	l.writers.wait.Forbidden("ch", errors.New("NOPERM"), &rd)
+	l.writers.sub.ChannelRefused("ch", errors.New("NOPERM"), &rd)
 	rd.Deliver()
 	if rd.AdvanceReaders == nil {
 		t.Fatal("no forward")

@@ -70,7 +70,7 @@ func (r *Entry) abandonOwner(c *Command) {
 		return
 	}
 	a.rare.owner, a.rare.queued = 0, false
-	if w := r.wait; w != nil {
+	if w := r.sub; w != nil {
 		w.Port.Silence()
 		w.end()
 	}

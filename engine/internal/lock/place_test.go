@@ -69,11 +69,11 @@ func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
 	c.Kind = queued
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
-	old, owner := r.wait.Port.(*bell), c.owner()
+	old, owner := r.sub.Port.(*bell), c.owner()
 	if !old.listening || old.of != owner {
 		t.Fatalf("%d waits, and listens for %d", owner, old.of)
 	}
-	l.does(r.wait.Rang)
+	l.does(r.sub.AlarmFired)
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{Result: Unknown, Err: errors.New("lost")})
 	if l.is(r, Compensating); r.Cmd.ID != owner {
@@ -82,7 +82,7 @@ func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
 	l.reply(r, Outcome{Reply: NotOwner})
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
-	w := r.wait.Port.(*bell)
+	w := r.sub.Port.(*bell)
 	if old.listening || !w.listening || w.of != c.owner() || w.of == owner {
 		t.Errorf("%d waits: listens for %d, and %v for %d", c.owner(), w.of, old.listening, owner)
 	}

@@ -24,7 +24,7 @@ type Port interface {
 	NewGrant(r *Entry) *Hold
 	NewHold(of *Hold) *Hold
 	NewCompensation() *Compensation
-	NewWait() *Wait
+	NewSubscription() *Subscription
 
 	// Closing: nothing new is admitted. Closed: Close, which a Shutdown may delay, has begun.
 	Closing() bool
@@ -206,9 +206,9 @@ type HoldPort interface {
 	Told()
 }
 
-// WaitPort is the alarm and the channel of a Wait.
-type WaitPort interface {
-	// RingAt has Rang called at an instant, instead of any other.
+// SubscriptionPort is the alarm and the channel of a Wait.
+type SubscriptionPort interface {
+	// RingAt has AlarmFired called at an instant, instead of any other.
 	RingAt(at clock.Instant)
 	Silence()
 	// Listen subscribes to the channel of the name, or of the owner if the kind queues owners.

@@ -219,29 +219,29 @@ func (j *journey) check() {
 		if h := v.hold; h != nil && h.state == releasing {
 			j.fail("an Unlock is forgotten")
 		}
-		if v.hold == nil && (v.tries.Len() > 0 || v.waiters.Len() > 0 && (v.wait == nil || v.wait.Ready())) {
+		if v.hold == nil && (v.tries.Len() > 0 || v.waiters.Len() > 0 && (v.sub == nil || v.sub.Ready())) {
 			j.fail("a request is forgotten")
 		}
-		if v.wait != nil && v.hold == nil && v.waiters.Len() > 0 && v.wait.Port.(*bell).at.Sub(j.now) > 30*time.Second {
+		if v.sub != nil && v.hold == nil && v.waiters.Len() > 0 && v.sub.Port.(*bell).at.Sub(j.now) > 30*time.Second {
 			j.fail("the head sleeps too long")
 		}
-		if v.wait != nil && v.hold == nil && v.waiters.Len() > 0 && v.wait.Port.(*bell).at == 0 {
+		if v.sub != nil && v.hold == nil && v.waiters.Len() > 0 && v.sub.Port.(*bell).at == 0 {
 			j.fail("the head sleeps for ever")
 		}
 	}
 	if v := j.r; !v.Out && v.telling == 0 && v.hold != nil && v.hold.state == live && v.waiters.Len() > 0 && v.hold.Parent == nil {
-		if v.wait == nil {
+		if v.sub == nil {
 			j.fail("no wait behind a hold")
 		}
-		b := v.wait.Port.(*bell)
-		if v.wait.Ready() && v.Cmd.Action == NoCommand && v.blocked == NotBlocked {
+		b := v.sub.Port.(*bell)
+		if v.sub.Ready() && v.Cmd.Action == NoCommand && v.blocked == NotBlocked {
 			j.fail("awake behind a hold")
 		}
 		if !v.hold.watched() {
-			if !v.wait.Ready() && v.Cmd.Action == NoCommand && (b.at == 0 || b.at.Sub(j.now) > LongestSleep) {
+			if !v.sub.Ready() && v.Cmd.Action == NoCommand && (b.at == 0 || b.at.Sub(j.now) > LongestSleep) {
 				j.fail("sleeps behind a fixed hold until %v", b.at.Sub(j.now))
 			}
-		} else if !v.wait.Hears() && !v.wait.Ready() && b.at == 0 {
+		} else if !v.sub.Hears() && !v.sub.Ready() && b.at == 0 {
 			j.fail("sleeps behind a watched hold, unconfirmed, without an alarm")
 		} else if j.left[v.hold.Grant] {
 			j.fail("watched hold has left")
@@ -282,10 +282,10 @@ func (j *journey) timers() (next clock.Instant) {
 			continue
 		}
 		fired := false
-		if w := j.r.wait; w != nil {
+		if w := j.r.sub; w != nil {
 			if b := w.Port.(*bell); due(b.at) {
 				b.at, fired = 0, true
-				j.do(w.Rang)
+				j.do(w.AlarmFired)
 			}
 		}
 		for d := j.r.compensations; d != nil && !fired; d = d.next {

@@ -239,7 +239,7 @@ func (j *journey) step() {
 }
 
 func (j *journey) channel() {
-	w := j.r.wait
+	w := j.r.sub
 	if w == nil || !w.Listening() {
 		j.news = 0
 		return
@@ -249,9 +249,9 @@ func (j *journey) channel() {
 		j.do(w.Subscribed)
 	case j.news > 0:
 		j.news--
-		j.do(w.Announced)
+		j.do(w.OnMessage)
 	case j.rnd.IntN(10) == 0:
-		j.do(w.Cut)
+		j.do(w.ConnectionLost)
 	}
 }
 
@@ -294,7 +294,7 @@ func (j *journey) finish() {
 		if busy {
 			continue
 		}
-		if j.r.Out || !j.r.InUse() && j.r.wait == nil && j.r.blocked == NotBlocked {
+		if j.r.Out || !j.r.InUse() && j.r.sub == nil && j.r.blocked == NotBlocked {
 			break
 		}
 		if next == 0 {

@@ -136,9 +136,9 @@ func (r *Entry) letIn(rd *Ready) bool {
 		return false
 	}
 	if now := r.Port.Stamp(); now >= s.turnEnds {
-		if r.wait == nil { // else they have slept
+		if r.sub == nil { // else they have slept
 			r.lastAttempt = HeldHere
-			w := r.ensureWait()
+			w := r.ensureSubscription()
 			w.Sleep()
 			w.Port.RingAt(now.Add(releaseFor))
 			return true

@@ -100,7 +100,7 @@ func (t *Grant) holders() (n int) {
 }
 
 // bellOf is the alarm of an entry.
-func bellOf(r *Entry) *bell { return r.wait.Port.(*bell) }
+func bellOf(r *Entry) *bell { return r.sub.Port.(*bell) }
 
 func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 	t.Parallel()
@@ -283,7 +283,7 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		}
 		if !released {
 			l.now = l.now.Add(releaseFor)
-			l.does(func(rd *Ready) { q.wait.Rang(rd) })
+			l.does(func(rd *Ready) { q.sub.AlarmFired(rd) })
 			l.has(b, a)
 			l.has(c, a)
 			if l.joined(a); !q.Out {
@@ -303,7 +303,7 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		if want := l.now.Add(time.Millisecond + yieldFor); bellOf(q).at != want || q.Cmd.Action != NoCommand {
 			t.Fatalf("it skips no turn: %v, want %v; %+v", bellOf(q).at, want, q.View())
 		}
-		l.does(func(rd *Ready) { q.wait.Rang(rd) })
+		l.does(func(rd *Ready) { q.sub.AlarmFired(rd) })
 		l.is(q, Acquiring)
 		l.reply(q, Outcome{})
 		if b.hold == nil || c.hold == nil || b.hold.Grant != c.hold.Grant || b.hold.ID == a.hold.ID {
@@ -331,7 +331,7 @@ func TestReaders_WhoComesAsAWriterWaits_IsBehindIt(t *testing.T) {
 	}
 	l.is(a.hold.Entry, Releasing) // what is behind the writer does not keep it
 	l.reply(a.hold.Entry, Outcome{})
-	l.does(func(rd *Ready) { l.writers.wait.Announced(rd) })
+	l.does(func(rd *Ready) { l.writers.sub.OnMessage(rd) })
 	l.reply(l.writers, Outcome{})
 	if w.hold == nil {
 		t.Fatal(w.err)
@@ -360,7 +360,7 @@ func TestReaders_WhoComesAfterAWriter_DoesNotWaitWithThoseBefore(t *testing.T) {
 	if b.res == a.res || a.res.Blocked() != NotBlocked || b.res.Blocked() != BehindWriter {
 		t.Fatalf("before %+v, after %+v", a.res.View(), b.res.View())
 	}
-	l.does(func(rd *Ready) { a.res.wait.Announced(rd) })
+	l.does(func(rd *Ready) { a.res.sub.OnMessage(rd) })
 	l.reply(a.res, Outcome{})
 	if a.hold == nil {
 		t.Fatal(a.err)

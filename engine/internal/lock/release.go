@@ -176,8 +176,8 @@ func (h *Hold) leave() {
 		return // others have its grant: see readers.go
 	}
 	r.hold = nil
-	if r.wait != nil {
-		r.wait.Reset()
+	if r.sub != nil {
+		r.sub.Reset()
 	}
 	r.yieldToReaders()
 }

@@ -133,8 +133,8 @@ func (a *Request) end() {
 		was := r.First()
 		r.waiters.Remove(&a.place)
 		a.passToNext(&r.waiters)
-		if next := r.First(); next != nil && was == a && !a.trying && r.wait != nil && r.wakes(a, next) {
-			r.wait.Reset()
+		if next := r.First(); next != nil && was == a && !a.trying && r.sub != nil && r.wakes(a, next) {
+			r.sub.Reset()
 		}
 	}
 	if r.Cmd.req == a {

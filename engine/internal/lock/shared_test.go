@@ -64,11 +64,11 @@ func TestAWaiterForPermitsLooksNowAndThen(t *testing.T) {
 	r := l.name()
 	l.wantPermits(r, 1, false)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
-	w := r.wait.Port.(*bell)
+	w := r.sub.Port.(*bell)
 	if !w.listening {
 		t.Fatal("it does not listen")
 	}
-	l.does(func(rd *Ready) { r.wait.Subscribed(rd) })
+	l.does(func(rd *Ready) { r.sub.Subscribed(rd) })
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	if d := w.at.Sub(l.now); d <= 0 || d > LongestSleepMissed {
@@ -96,7 +96,7 @@ func TestAfterOneWhoWantsManyTheNextTriesAtOnce(t *testing.T) {
 		r := l.name()
 		first, next := l.wantPermits(r, x.first, false), l.wantPermits(r, x.next, false)
 		l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
-		l.does(func(rd *Ready) { r.wait.Subscribed(rd) })
+		l.does(func(rd *Ready) { r.sub.Subscribed(rd) })
 		refuse := func() { l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour}) }
 		if !x.out {
 			refuse()

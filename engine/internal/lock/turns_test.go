@@ -141,12 +141,12 @@ func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
 	w := l.ask(r, false)
 	l.reply(r, Outcome{})
 	reader := l.ask(cell, false)
-	if v := r.View(); !v.Waits || !r.wait.Port.(*bell).listening {
+	if v := r.View(); !v.Waits || !r.sub.Port.(*bell).listening {
 		t.Fatalf("it does not listen: %+v", v)
 	}
-	l.does(func(rd *Ready) { r.wait.Subscribed(rd) })
+	l.does(func(rd *Ready) { r.sub.Subscribed(rd) })
 	l.now, w.hold.soon = l.now.Add(time.Second), false
-	if l.does(func(rd *Ready) { r.wait.Announced(rd) }); !w.hold.soon {
+	if l.does(func(rd *Ready) { r.sub.OnMessage(rd) }); !w.hold.soon {
 		t.Error("after a message it is not looked at")
 	}
 	l.does(func(rd *Ready) { reader.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, rd) })
@@ -167,10 +167,10 @@ func TestReadersBehindAWriterThatMayNotListenFail(t *testing.T) {
 	w := l.ask(r, false)
 	l.reply(r, Outcome{})
 	reader := l.ask(cell, false)
-	bell := r.wait.Port.(*bell)
+	bell := r.sub.Port.(*bell)
 	bell.listening = false // as the server says
 	var rd Ready
-	r.wait.Forbidden("channel", errors.New("NOPERM"), &rd)
+	r.sub.ChannelRefused("channel", errors.New("NOPERM"), &rd)
 	if rd.AdvanceReaders != r || bell.listening {
 		t.Fatalf("they go on: %v; it listens again: %v", rd.AdvanceReaders == r, bell.listening)
 	}
@@ -198,8 +198,8 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	}
 	first, next := l.ask(r, false), l.ask(r, false)
 	l.reply(r, Outcome{}) // that has left, and the writer was sooner than the reader
-	alarm := cell.wait.Port.(*bell)
-	l.does(func(rd *Ready) { cell.wait.Announced(rd) })
+	alarm := cell.sub.Port.(*bell)
+	l.does(func(rd *Ready) { cell.sub.OnMessage(rd) })
 	l.is(cell, Acquiring)
 	l.reply(cell, Outcome{Reply: HeldByOther, TTL: time.Hour})
 	if v := cell.View(); v.Held != BehindWriter || v.Waits || alarm.listening || alarm.at != 0 {

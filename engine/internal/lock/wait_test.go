@@ -24,13 +24,13 @@ func TestHold_OfAMonth_IsLookedAt(t *testing.T) {
 			h.validUntil.Store(int64(l.now.Add(20 * time.Second))) // it has been renewed all the time
 		}
 		l.ask(r, false)
-		w := r.wait.Port.(*bell)
-		l.does(r.wait.Subscribed)
+		w := r.sub.Port.(*bell)
+		l.does(r.sub.Subscribed)
 		rings := 0
 		for end := l.now.Add(time.Minute); l.now < end && !h.soon && w.at != 0; rings++ {
 			l.now = w.at
 			w.at = 0
-			l.does(r.wait.Rang)
+			l.does(r.sub.AlarmFired)
 		}
 		if !h.soon {
 			t.Errorf("lease %v: in a minute the alarm rang %d times, and nobody looked at the hold", lease, rings)
@@ -120,9 +120,9 @@ func TestWait_LooksASecond_AreBounded(t *testing.T) {
 			d.Init(d)
 			d.Kind = kind
 			l.does(func(rd *Ready) { r.Admit(&d.Request, rd) })
-			w := r.wait.Port.(*bell)
+			w := r.sub.Port.(*bell)
 			if kind == 0 {
-				l.does(r.wait.Subscribed)
+				l.does(r.sub.Subscribed)
 			}
 			looks, rings := 0, 0
 			for end := l.now.Add(20 * time.Second); ; {
@@ -135,7 +135,7 @@ func TestWait_LooksASecond_AreBounded(t *testing.T) {
 				}
 				rings++
 				l.now, w.at = w.at, 0
-				l.does(r.wait.Rang)
+				l.does(r.sub.AlarmFired)
 			}
 			if looks > 200 || rings > 400 {
 				t.Errorf("kind %d lease %v: %d looks, %d rings in 20 s", kind, lease, looks, rings)
@@ -166,7 +166,7 @@ func TestWait_BeginsWhileContextsEnd_SleepIsBounded(t *testing.T) {
 		if b.hold == nil || c.hold != nil {
 			t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.Action)
 		}
-		w := r.wait.Port.(*bell)
+		w := r.sub.Port.(*bell)
 		if at := w.at; at == 0 || at.Sub(l.now) > time.Second {
 			t.Errorf("the second waiter sleeps behind the hold of the first, with no confirmed channel: the alarm is at %v (0: none), %+v", at, r.View())
 		}
@@ -183,7 +183,7 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	a := l.ask(r, false)
 	l.reply(r, Outcome{})
 	x := l.ask(r, false) // comes, has the channel confirmed, and goes
-	l.does(r.wait.Subscribed)
+	l.does(r.sub.Subscribed)
 	l.does(func(rd *Ready) { x.Cancel(lockerr.Stop{Late: true}, rd) })
 	h := a.hold
 	h.Bind(ender{})
@@ -197,7 +197,7 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	if b.hold == nil || c.hold != nil {
 		t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.Action)
 	}
-	w := r.wait.Port.(*bell)
+	w := r.sub.Port.(*bell)
 	if at := w.at; at == 0 || at.Sub(l.now) > LongestSleepMissed {
 		t.Errorf("the second waiter sleeps behind the hold of the first: the alarm is at %v (0: none), %+v; renewals come every %v", at, r.View(), l.cfg.Lease/3)
 	}

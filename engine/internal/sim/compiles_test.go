@@ -102,7 +102,7 @@ func TestAMutantThatDoesNotCompileIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, file := newCompiler(t, []string{dir}), filepath.Join(dir, "wait.go")
+	c, file := newCompiler(t, []string{dir}), filepath.Join(dir, "headwait.go")
 	src, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

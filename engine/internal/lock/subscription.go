@@ -8,17 +8,17 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Wait is the wait of an entry's head. waitq.Wait decides when that tries; Wait adds the
+// Wait is the wait of an entry's head. waitq.HeadWait decides when that tries; Wait adds the
 // alarm and the channel. It is made by the first refusal, or when a request waits behind a
 // hold of this process. It stays for a moment after the last waiter has left (lingering),
 // so that a name in demand does not subscribe and unsubscribe at every turn.
 //
 // It is an object of its own because timers and channel events may arrive after the
 // entry has finished with it. Then over is set, and they do nothing.
-type Wait struct {
-	waitq.Wait
+type Subscription struct {
+	waitq.HeadWait
 	turnEnds shortInstant // see handover.go
-	Port     WaitPort
+	Port     SubscriptionPort
 	res      *Entry
 	over     bool
 	own      bool          // the channel is that of one owner
@@ -28,18 +28,18 @@ type Wait struct {
 }
 
 // Entry is the name's.
-func (w *Wait) Entry() *Entry { return w.res }
+func (w *Subscription) Entry() *Entry { return w.res }
 
 // LingerFor is how long a subscription outlives its last waiter.
 const LingerFor = time.Second
 
-// ensureWait returns the wait, and makes it if there is none.
-func (r *Entry) ensureWait() *Wait {
-	if r.wait == nil {
-		r.wait = r.Port.NewWait()
-		r.wait.res, r.wait.turnEnds = r, milliseconds(r.Port.Stamp()) // of a turn that goes on nothing is known
+// ensureSubscription returns the wait, and makes it if there is none.
+func (r *Entry) ensureSubscription() *Subscription {
+	if r.sub == nil {
+		r.sub = r.Port.NewSubscription()
+		r.sub.res, r.sub.turnEnds = r, milliseconds(r.Port.Stamp()) // of a turn that goes on nothing is known
 	}
-	return r.wait
+	return r.sub
 }
 
 // headKind is the kind of the first that waits, and whether that polls.
@@ -56,7 +56,7 @@ func (r *Entry) headKind() (kind uint8, polls bool) {
 }
 
 // listen subscribes to the channel, once, unless the head polls.
-func (w *Wait) listen() {
+func (w *Subscription) listen() {
 	if kind, polls := w.res.headKind(); !polls && w.Listen() {
 		w.own = w.res.Port.Kind(kind).Queues
 		w.Port.Listen(w.res, kind, w.res.First().owner())
@@ -65,9 +65,9 @@ func (w *Wait) listen() {
 
 // refusedFor puts the head to sleep after a refusal, or lets it try again at once.
 func (r *Entry) refusedFor(o *Outcome) {
-	w := r.wait
+	w := r.sub
 	if w == nil { // the try was the first one
-		w = r.ensureWait()
+		w = r.ensureSubscription()
 		w.Sent()
 	}
 	w.holder = lockerr.ParseOwner(o.Holder)
@@ -116,12 +116,12 @@ const (
 )
 
 // longestSleep has a random part, so that heads that fell asleep together do not wake together.
-func (w *Wait) longestSleep() time.Duration {
+func (w *Subscription) longestSleep() time.Duration {
 	most := LongestSleep
 	kind, polls := w.res.headKind()
 	switch k := w.res.Port.Kind(kind); {
 	case polls:
-		return lookEvery
+		return verifyEvery
 	case !w.Hears():
 		most = waitq.Poll
 	case w.res.Port.Clustered(), k.Shared, k.Queues:
@@ -133,7 +133,7 @@ func (w *Wait) longestSleep() time.Duration {
 // pollPause is the back-off of a lock without a channel, as the head has asked for: without
 // that 1 ms, doubled up to 128 ms as Redisson's spin lock does. Each pause has a random part,
 // and is never longer than the holder's lease.
-func (w *Wait) pollPause(ttl time.Duration) time.Duration {
+func (w *Subscription) pollPause(ttl time.Duration) time.Duration {
 	b := Backoff{time.Millisecond, 128 * time.Millisecond}
 	if a := w.res.First(); a != nil && a.rare != nil && a.rare.Backoff != (Backoff{}) {
 		b = a.rare.Backoff
@@ -143,8 +143,8 @@ func (w *Wait) pollPause(ttl time.Duration) time.Duration {
 	return min(d/2+w.res.Port.Draw(d), ttl)
 }
 
-// Rang is called by the alarm: the sleep is over, or the lingering.
-func (w *Wait) Rang(rd *Ready) {
+// AlarmFired is called by the alarm: the sleep is over, or the lingering.
+func (w *Subscription) AlarmFired(rd *Ready) {
 	switch {
 	case w.over:
 	case w.linger:
@@ -156,14 +156,14 @@ func (w *Wait) Rang(rd *Ready) {
 }
 
 // Subscribed is called when the server has confirmed the subscription.
-func (w *Wait) Subscribed(rd *Ready) {
+func (w *Subscription) Subscribed(rd *Ready) {
 	if !w.over {
 		w.act(w.Confirmed(), rd)
 	}
 }
 
-// Announced is called when a message has come over the channel.
-func (w *Wait) Announced(rd *Ready) {
+// OnMessage is called when a message has come over the channel.
+func (w *Subscription) OnMessage(rd *Ready) {
 	if !w.over {
 		w.act(w.Message(), rd)
 	}
@@ -175,20 +175,20 @@ func (r *Entry) wakeWriters(rd *Ready) { rd.Wake = r.Port.Ahead(r) }
 
 // Woken is called on what wakeWriters has found.
 func (r *Entry) Woken(rd *Ready) {
-	if w := r.wait; w != nil {
-		w.Announced(rd)
+	if w := r.sub; w != nil {
+		w.OnMessage(rd)
 	}
 }
 
-// Cut is called when the connection of the channel was lost.
-func (w *Wait) Cut(rd *Ready) {
+// ConnectionLost is called when the connection of the channel was lost.
+func (w *Subscription) ConnectionLost(rd *Ready) {
 	if !w.over {
 		w.act(w.Disconnected(), rd)
 	}
 }
 
-// Forbidden is called when the server does not let this user listen: all who wait fail.
-func (w *Wait) Forbidden(channel string, why error, rd *Ready) {
+// ChannelRefused is called when the server does not let this user listen: all who wait fail.
+func (w *Subscription) ChannelRefused(channel string, why error, rd *Ready) {
 	if w.over {
 		return
 	}
@@ -211,12 +211,12 @@ func (w *Wait) Forbidden(channel string, why error, rd *Ready) {
 
 // act does what the wait decided. A waiter behind a hold of this process asks no server: what would have
 // it try has the hold looked at, for that may have been removed by somebody else.
-func (w *Wait) act(action waitq.Action, rd *Ready) {
+func (w *Subscription) act(action waitq.Action, rd *Ready) {
 	r := w.res
 	switch {
 	case action == waitq.Nothing:
 	case r.hold != nil:
-		w.look()
+		w.verify()
 	case action == waitq.Try:
 		r.next(rd)
 	case r.waiters.Len() > 0 && r.block(Disconnected):
@@ -227,31 +227,31 @@ func (w *Wait) act(action waitq.Action, rd *Ready) {
 
 // sleepBehindHold puts a waiter behind a live hold of this process to sleep. The renewals of a hold look at it
 // themselves, if they come often enough.
-func (w *Wait) sleepBehindHold(h *Hold) {
+func (w *Subscription) sleepBehindHold(h *Hold) {
 	if h.state != live || !w.Ready() {
 		return
 	}
 	w.Sleep()
 	if d := w.longestSleep(); !h.watched() || d < w.res.Port.Config().Lease/3 {
 		now := w.res.Port.Stamp()
-		w.Port.RingAt(now.Add(h.untilLook(now, d)))
+		w.Port.RingAt(now.Add(h.untilVerify(now, d)))
 	}
 }
 
-// lookEvery is the shortest pause between two looks at a hold. Our own releases are announced to us, too,
+// verifyEvery is the shortest pause between two looks at a hold. Our own releases are announced to us, too,
 // when another waiter of this process may already have the lock. Without a bound every turn on a busy name
 // would cost one more command.
-const lookEvery = 100 * time.Millisecond
+const verifyEvery = 100 * time.Millisecond
 
-// look has the hold renewed soon, together with others: the answer tells whether it is there. If it was
-// looked at less than lookEvery ago, the alarm does that. A hold that is being released finds out by that.
-func (w *Wait) look() {
+// verify has the hold renewed soon, together with others: the answer tells whether it is there. If it was
+// looked at less than verifyEvery ago, the alarm does that. A hold that is being released finds out by that.
+func (w *Subscription) verify() {
 	h, now := w.res.hold, w.res.Port.Stamp()
 	if h.state != live {
 		h.forServer = true
 		return
 	}
-	if d := h.untilLook(now, lookEvery); d > 0 {
+	if d := h.untilVerify(now, verifyEvery); d > 0 {
 		w.Sleep()
 		w.Port.RingAt(now.Add(d))
 		return
@@ -260,14 +260,14 @@ func (w *Wait) look() {
 	h.Port.RenewSoon()
 }
 
-// untilLook is how long it takes until the latest look at the grant, or its grant, is d ago.
-func (t *Grant) untilLook(now clock.Instant, d time.Duration) time.Duration {
+// untilVerify is how long it takes until the latest look at the grant, or its grant, is d ago.
+func (t *Grant) untilVerify(now clock.Instant, d time.Duration) time.Duration {
 	return max(d-time.Duration(milliseconds(now)-t.verifiedAt)*time.Millisecond, 0)
 }
 
 // linger keeps the subscription for a moment after the last waiter left, then ends it.
 func (r *Entry) linger() {
-	w := r.wait
+	w := r.sub
 	if !w.Listening() || w.own || r.Place != 0 || r.Port.Closing() {
 		w.Port.Silence()
 		w.end()
@@ -281,7 +281,7 @@ func (r *Entry) linger() {
 }
 
 // stopLingering is called when somebody waits again.
-func (w *Wait) stopLingering() {
+func (w *Subscription) stopLingering() {
 	if w != nil && w.linger {
 		w.linger = false
 		w.Port.Silence()
@@ -289,10 +289,10 @@ func (w *Wait) stopLingering() {
 }
 
 // end gives the subscription up.
-func (w *Wait) end() {
+func (w *Subscription) end() {
 	w.over = true
 	if w.Listening() {
 		w.Port.Unlisten()
 	}
-	w.res.wait = nil
+	w.res.sub = nil
 }

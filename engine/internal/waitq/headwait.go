@@ -2,7 +2,7 @@ package waitq
 
 import "time"
 
-// Wait is the wait of one name's head: when it tries at the server and when it
+// HeadWait is the wait of one name's head: when it tries at the server and when it
 // sleeps. It is a plain state machine, without clock, socket or lock: the caller
 // reports events under its own lock and does what the returned Action says.
 //
@@ -32,7 +32,7 @@ import "time"
 // The state belongs to the name, not to the waiter: when a head leaves, the next
 // one takes over the sleep and the subscription as they are, so nothing needs to
 // be passed on.
-type Wait struct {
+type HeadWait struct {
 	state     waitState
 	listening bool   // the subscription was asked for
 	confirmed bool   // ... and the server has confirmed it
@@ -71,18 +71,18 @@ const Poll = time.Second
 
 // Listen reports whether the channel must be subscribed to now, and notes that
 // it was. Heads of a lock that polls never call it.
-func (w *Wait) Listen() bool {
+func (w *HeadWait) Listen() bool {
 	first := !w.listening
 	w.listening = true
 	return first
 }
 
 // Listening reports whether the subscription was asked for.
-func (w *Wait) Listening() bool { return w.listening }
+func (w *HeadWait) Listening() bool { return w.listening }
 
 // Unlisten notes that the channel was given up. A sleep may have counted on its
 // messages, so it is over: the next try may be sent.
-func (w *Wait) Unlisten() {
+func (w *HeadWait) Unlisten() {
 	w.listening, w.confirmed, w.lost = false, false, false
 	if w.state == asleep {
 		w.state = idle
@@ -90,13 +90,13 @@ func (w *Wait) Unlisten() {
 }
 
 // Hears reports whether the server has confirmed the subscription.
-func (w *Wait) Hears() bool { return w.confirmed }
+func (w *HeadWait) Hears() bool { return w.confirmed }
 
 // Ready reports whether a try may be sent now.
-func (w *Wait) Ready() bool { return w.state == idle }
+func (w *HeadWait) Ready() bool { return w.state == idle }
 
 // Sent notes that a try was sent.
-func (w *Wait) Sent() {
+func (w *HeadWait) Sent() {
 	w.state = trying
 	w.triedAt = w.gen
 }
@@ -104,18 +104,18 @@ func (w *Wait) Sent() {
 // Reset ends a try or a sleep without a verdict: the next try may be sent. It is
 // called after a grant, when a local hold ends, and when a try did not reach the
 // server.
-func (w *Wait) Reset() { w.state = idle }
+func (w *HeadWait) Reset() { w.state = idle }
 
 // Sleep notes that the head waits for something else than the server: an event or the alarm ends it.
-func (w *Wait) Sleep() { w.state = asleep }
+func (w *HeadWait) Sleep() { w.state = asleep }
 
 // Skip lets others go first: the next try is sent when the alarm rings, whatever the channel
 // says before.
-func (w *Wait) Skip() { w.state = skipping }
+func (w *HeadWait) Skip() { w.state = skipping }
 
 // Refused notes that the try was refused. ttl is what the key has left, negative
 // if it has no expiry.
-func (w *Wait) Refused(ttl time.Duration) (Action, time.Duration) {
+func (w *HeadWait) Refused(ttl time.Duration) (Action, time.Duration) {
 	if w.gen != w.triedAt {
 		w.state = idle
 		return Try, 0
@@ -131,7 +131,7 @@ func (w *Wait) Refused(ttl time.Duration) (Action, time.Duration) {
 
 // Confirmed notes that the server confirmed the subscription. After a lost
 // connection all its names are told so together, so that try is paced.
-func (w *Wait) Confirmed() Action {
+func (w *HeadWait) Confirmed() Action {
 	again := w.lost
 	w.gen++
 	w.confirmed, w.lost = true, false
@@ -139,28 +139,28 @@ func (w *Wait) Confirmed() Action {
 }
 
 // Message notes that a message arrived.
-func (w *Wait) Message() Action {
+func (w *HeadWait) Message() Action {
 	w.gen++
 	return w.wake(false)
 }
 
 // Disconnected notes that the connection of the channel was lost, and messages
 // with it. The head tries, and polls until the channel is confirmed again.
-func (w *Wait) Disconnected() Action {
+func (w *HeadWait) Disconnected() Action {
 	w.gen++
 	w.confirmed, w.lost = false, true
 	return w.wake(true)
 }
 
 // Alarm notes that the sleep is over, or the turn that was skipped.
-func (w *Wait) Alarm() Action {
+func (w *HeadWait) Alarm() Action {
 	if w.state == skipping {
 		w.state = asleep
 	}
 	return w.wake(false)
 }
 
-func (w *Wait) wake(paced bool) Action {
+func (w *HeadWait) wake(paced bool) Action {
 	if w.state != asleep {
 		return Nothing // a try that is out sees that gen moved
 	}

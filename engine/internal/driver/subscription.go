@@ -10,30 +10,32 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// waiting is the wait of an entry's head: the core's, with its alarm and its channel.
+// subscription is the wait of an entry's head: the core's, with its alarm and its channel.
 //
 // It is an object of its own because timers and channel events may arrive after the
 // entry has finished with it. Then the core does nothing.
-type waiting struct {
-	lock.Wait
+type subscription struct {
+	lock.Subscription
 	alarm   wheel.Timer
 	channel resp.Channel
 }
 
-func newWaiting() *waiting {
-	w := new(waiting)
+func newSubscription() *subscription {
+	w := new(subscription)
 	w.Port = w
 	w.alarm.Init(w)
 	return w
 }
 
-// The methods below implement lock.WaitPort.
+// The methods below implement lock.SubscriptionPort.
 
-func (w *waiting) RingAt(at clock.Instant) { ShardOf(w.Entry()).Table.Timers.Schedule(&w.alarm, at) }
-func (w *waiting) Silence()                { ShardOf(w.Entry()).Table.Timers.Cancel(&w.alarm) }
+func (w *subscription) RingAt(at clock.Instant) {
+	ShardOf(w.Entry()).Table.Timers.Schedule(&w.alarm, at)
+}
+func (w *subscription) Silence() { ShardOf(w.Entry()).Table.Timers.Cancel(&w.alarm) }
 
 // Listen subscribes: that neither blocks nor calls back.
-func (w *waiting) Listen(r *lock.Entry, k uint8, owner int64) {
+func (w *subscription) Listen(r *lock.Entry, k uint8, owner int64) {
 	t := ShardOf(r).Table
 	name := t.Channel(Key{r.Name, kind.Kind(k)}).Name()
 	if kind.Kind(k).Traits().Queues {
@@ -43,20 +45,20 @@ func (w *waiting) Listen(r *lock.Entry, k uint8, owner int64) {
 	t.Client.Subscribe(&w.channel)
 }
 
-func (w *waiting) Unlisten() { ShardOf(w.Entry()).Table.Client.Unsubscribe(&w.channel) }
+func (w *subscription) Unlisten() { ShardOf(w.Entry()).Table.Client.Unsubscribe(&w.channel) }
 
 // Fire implements wheel.Task: the alarm.
-func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
+func (w *subscription) Fire(*wheel.Timer, clock.Instant) {
 	sh := ShardOf(w.Entry())
 	var rd lock.Ready
 	sh.mu.Lock()
-	w.Rang(&rd)
+	w.AlarmFired(&rd)
 	sh.mu.Unlock()
 	sh.Table.Apply(&rd)
 }
 
 // ChannelEvent implements resp.ChannelHandler.
-func (w *waiting) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) {
+func (w *subscription) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) {
 	defer invariants.FailStop()
 	if ev == resp.Message && string(message) == script.ForRedisson {
 		return
@@ -68,11 +70,11 @@ func (w *waiting) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) 
 	case resp.Subscribed:
 		w.Subscribed(&rd)
 	case resp.Message:
-		w.Announced(&rd)
+		w.OnMessage(&rd)
 	case resp.Disconnected:
-		w.Cut(&rd)
+		w.ConnectionLost(&rd)
 	case resp.Refused:
-		w.Forbidden(w.channel.Name(), err, &rd)
+		w.ChannelRefused(w.channel.Name(), err, &rd)
 	}
 	sh.mu.Unlock()
 	sh.Table.Apply(&rd)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// event is what can happen to a Wait.
+// event is what can happen to a HeadWait.
 type event uint8
 
 const (
@@ -117,8 +117,8 @@ func (o *observer) observe(e event) expectation {
 
 func (o *observer) happened() { o.asleep, o.missed = false, true }
 
-// apply reports an event to the Wait.
-func apply(w *Wait, e event) (Action, time.Duration, bool) {
+// apply reports an event to the HeadWait.
+func apply(w *HeadWait, e event) (Action, time.Duration, bool) {
 	switch e {
 	case sent:
 		w.Sent()
@@ -155,8 +155,8 @@ func TestHeadNeverSleepsPastAnEventInAnyInterleaving(t *testing.T) {
 	}
 	var path []event
 	sequences, sleeps := 0, 0
-	var explore func(w Wait, o observer)
-	explore = func(w Wait, o observer) {
+	var explore func(w HeadWait, o observer)
+	explore = func(w HeadWait, o observer) {
 		if len(path) == depth {
 			sequences++
 			return
@@ -183,7 +183,7 @@ func TestHeadNeverSleepsPastAnEventInAnyInterleaving(t *testing.T) {
 			path = path[:len(path)-1]
 		}
 	}
-	explore(Wait{}, observer{})
+	explore(HeadWait{}, observer{})
 	t.Logf("%d sequences of %d events, %d sleeps", sequences, depth, sleeps)
 	if sequences < 100_000 || sleeps < 10_000 {
 		t.Error("that is not an exhaustive search")
@@ -193,7 +193,7 @@ func TestHeadNeverSleepsPastAnEventInAnyInterleaving(t *testing.T) {
 // TestListenAsksForOneSubscription: only the first call says that it is wanted.
 func TestListenAsksForOneSubscription(t *testing.T) {
 	t.Parallel()
-	var w Wait
+	var w HeadWait
 	for i, want := range []bool{true, false, false} {
 		if got := w.Listen(); got != want {
 			t.Errorf("call %d: %v", i, got)
@@ -206,8 +206,8 @@ func TestListenAsksForOneSubscription(t *testing.T) {
 }
 
 // The sequence that loses a wake-up without generations, spelled out.
-func ExampleWait() {
-	var w Wait
+func ExampleHeadWait() {
+	var w HeadWait
 	w.Listen()
 	w.Confirmed()
 	w.Sent()                          // the try executes at the server: refused
@@ -220,7 +220,7 @@ func ExampleWait() {
 // A head that lets others go first is not woken by the message that tells them to.
 func TestOnlyTheAlarmEndsATurnThatIsSkipped(t *testing.T) {
 	t.Parallel()
-	var w Wait
+	var w HeadWait
 	w.Listen()
 	w.Confirmed()
 	w.Skip()
