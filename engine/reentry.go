@@ -178,7 +178,7 @@ func (c *heldContext) carried(e *Engine, k driver.Key) *lockHold {
 		case !ok:
 		case k.Kind.Reenters(kind.Kind(found.Kind)):
 			return holdOf(found)
-		case other == nil && k.Kind.Family() == kind.Kind(found.Kind).Family() && !k.Kind.Traits().Shared:
+		case other == nil && k.Kind.Family() == kind.Kind(found.Kind).Family() && !k.Kind.Traits().MultiHolder:
 			other = holdOf(found)
 		}
 	}

@@ -30,7 +30,7 @@ func (s *subject) Until() clock.Instant { return s.grant().ValidUntil() }
 // Wants implements watchdog.Subject.
 func (s *subject) Wants() resp.Acks { return resp.Acks(s.Want) }
 
-// Kind implements watchdog.Subject.
+// Traits implements watchdog.Subject.
 func (s *subject) Kind() kind.Renewal { return kind.Kind(s.grant().Kind).Renewal() }
 
 // Renewal implements watchdog.Subject.

@@ -84,7 +84,7 @@ func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Entry, ok boo
 			s.entries[k.Name] = r
 		}
 		return r, false
-	case k.Kind.Traits().Apart:
+	case k.Kind.Traits().PerRequestEntry:
 		if c != nil {
 			if r := c.readers.For(a); r != nil {
 				return r, true
@@ -213,8 +213,8 @@ func (s *Shard) NewHold(of *lock.Hold) *lock.Hold  { return s.Table.Engine.NewHo
 func (s *Shard) NewCompensation() *lock.Compensation { return &newCompensation(s).Compensation }
 func (s *Shard) NewSubscription() *lock.Subscription { return &newSubscription().Subscription }
 
-func (s *Shard) ServerOf(route uint64) lock.Server {
-	return lock.Server(s.Table.Recovery.ServerOf(route))
+func (s *Shard) ServerOf(route uint64) lock.ServerID {
+	return lock.ServerID(s.Table.Recovery.ServerOf(route))
 }
 
 func (s *Shard) Pause(r *lock.Entry, at clock.Instant) {
@@ -264,14 +264,14 @@ func (s *Shard) Readers(r *lock.Entry) *lock.Readers {
 	return nil
 }
 
-// Apart implements lock.Port.
-func (s *Shard) Apart(r *lock.Entry, k uint8) *lock.Entry {
+// NewEntry implements lock.Port.
+func (s *Shard) NewEntry(r *lock.Entry, k uint8) *lock.Entry {
 	return s.getApart(Key{r.Name, kind.Kind(k)}, r.Route, s.crowds[r.Name])
 }
 
-func (s *Shard) Kind(k uint8) *lock.Kind { return kind.Kind(k).Traits() }
+func (s *Shard) Traits(k uint8) *lock.Traits { return kind.Kind(k).Traits() }
 
-func (s *Shard) Released(r *lock.Entry, k uint8, by lock.Server, id int64, at, end clock.Instant) {
+func (s *Shard) Released(r *lock.Entry, k uint8, by lock.ServerID, id int64, at, end clock.Instant) {
 	s.Table.Recovery.Released(r, kind.Kind(k), by, id, at, end)
 }
 

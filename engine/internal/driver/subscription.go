@@ -38,7 +38,7 @@ func (w *subscription) Silence() { ShardOf(w.Entry()).Table.Timers.Cancel(&w.ala
 func (w *subscription) Listen(r *lock.Entry, k uint8, owner int64) {
 	t := ShardOf(r).Table
 	name := t.Channel(Key{r.Name, kind.Kind(k)}).Name()
-	if kind.Kind(k).Traits().Queues {
+	if kind.Kind(k).Traits().ServerQueue {
 		name = t.queue(kind.Kind(k), r.Name).ChannelOf(OwnerOf(r, k, owner))
 	}
 	w.channel.Init(name, w)

@@ -8,6 +8,6 @@ var fair = row{
 	name:    "fair",
 	channel: mutex.channel,
 	family:  Queue,
-	traits:  lock.Kind{Apart: true, Queues: true},
+	traits:  lock.Traits{PerRequestEntry: true, ServerQueue: true},
 	wire:    hash,
 }

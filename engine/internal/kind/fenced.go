@@ -10,7 +10,7 @@ import (
 var fenced = row{
 	name:    "fenced",
 	channel: mutex.channel,
-	traits:  lock.Kind{Batches: true},
+	traits:  lock.Traits{Batches: true},
 	wire:    fencedWire(),
 }
 

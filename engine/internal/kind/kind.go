@@ -47,9 +47,9 @@ type row struct {
 	name    string // as hooks show it
 	channel string // the prefix of the channel where a release is announced, as Redisson has it; "": nowhere
 	family  Family
-	traits  lock.Kind // what the core needs to know
-	suffix  string    // of its owners
-	alone   bool      // it re-enters holds of this kind only; else, of its family
+	traits  lock.Traits // what the core needs to know
+	suffix  string      // of its owners
+	alone   bool        // it re-enters holds of this kind only; else, of its family
 	wire
 }
 
@@ -59,10 +59,10 @@ var table = [Count]row{Mutex: mutex, Spin: spin, Fenced: fenced, Fair: fair, Rea
 func (k Kind) String() string { return table[k].name }
 
 // Traits is what the core needs to know of the kind.
-func (k Kind) Traits() *lock.Kind { return &table[k].traits }
+func (k Kind) Traits() *lock.Traits { return &table[k].traits }
 
 // What is what its name is, for people; "": a lock.
-func (k Kind) What() string { return table[k].traits.What }
+func (k Kind) What() string { return table[k].traits.Noun }
 
 // Family is the kinds that its name may be used for at the same time.
 func (k Kind) Family() Family { return table[k].family }
@@ -74,7 +74,7 @@ func (k Kind) Owner(engine string, id int64) script.Owner {
 
 // Reenters reports whether it re-enters a hold of the other kind.
 func (k Kind) Reenters(other Kind) bool {
-	if table[k].traits.Shared {
+	if table[k].traits.MultiHolder {
 		return false
 	}
 	return k == other || !table[k].alone && k.Family() == other.Family()

@@ -6,6 +6,6 @@ import "github.com/pawl-lock/pawl/engine/internal/lock"
 var mutex = row{
 	name:    "mutex",
 	channel: "redisson_lock__channel",
-	traits:  lock.Kind{HandsOver: true, Batches: true},
+	traits:  lock.Traits{LocalHandOver: true, Batches: true},
 	wire:    hash,
 }

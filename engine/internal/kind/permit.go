@@ -12,7 +12,7 @@ var permit = row{
 	name:    "permit",
 	channel: script.PermitChannel,
 	family:  Permits,
-	traits:  lock.Kind{Shared: true, What: "semaphore"},
+	traits:  lock.Traits{MultiHolder: true, Noun: "semaphore"},
 	wire: wire{
 		take:    script.AppendPermitTake,
 		release: script.AppendPermitRelease,

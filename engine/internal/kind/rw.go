@@ -15,7 +15,7 @@ var read = row{
 	name:    "read",
 	channel: rwChannel,
 	family:  RW,
-	traits:  lock.Kind{Apart: true, Joins: true, HandsOver: true},
+	traits:  lock.Traits{PerRequestEntry: true, JoinsReaders: true, LocalHandOver: true},
 	alone:   true,
 	wire: wire{
 		acquire: func(dst []byte, form resp.ScriptForm, key string, o script.Owner, lease time.Duration) []byte {
@@ -34,7 +34,7 @@ var write = row{
 	name:    "write",
 	channel: rwChannel,
 	family:  RW,
-	traits:  lock.Kind{HandsOver: true},
+	traits:  lock.Traits{LocalHandOver: true},
 	suffix:  script.WriterSuffix,
 	alone:   true,
 	wire:    writeWire(),

@@ -175,7 +175,7 @@ func (a *Request) unanswered(o *Outcome, rd *Ready) {
 // tooMany reports whether the refusal of an orphan says nothing to the one that is first now: it
 // wants fewer permits.
 func (r *Entry) tooMany(c *Command, next *Request) bool {
-	return r.Port.Kind(c.Kind).Shared && next.Permits < uint8(c.ID)
+	return r.Port.Traits(c.Kind).MultiHolder && next.Permits < uint8(c.ID)
 }
 
 // MaxLate is how often a grant may come after its own lease before the acquisition
@@ -203,8 +203,8 @@ func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 		return
 	}
 	r.lastAttempt = HeldHere
-	if r.Port.Kind(c.Kind).Shared {
-		h.Entry = r.Port.Apart(r, c.Kind)
+	if r.Port.Traits(c.Kind).MultiHolder {
+		h.Entry = r.Port.NewEntry(r, c.Kind)
 		h.Entry.hold = h // it is in nobody's way: the next one tries at once
 	} else {
 		r.hold = h

@@ -26,12 +26,12 @@ const (
 // cleared, under the shard's lock, when these stop waiting.
 type Command struct {
 	Action     CommandKind
-	Head       bool   // acquiring: for the front of waiters, so the wait must hear of it
-	FirstAsync bool   // acquiring: the first command of a LockAsync, sent by that call
-	Kind       uint8  // the engine's, of the owner
-	Acks       Acks   // replicas that must acknowledge it
-	Number     uint32 // of a re-entry or a leave: the count afterwards
-	Server     Server // where a release goes, a hold's or a compensation's
+	Head       bool     // acquiring: for the front of waiters, so the wait must hear of it
+	FirstAsync bool     // acquiring: the first command of a LockAsync, sent by that call
+	Kind       uint8    // the engine's, of the owner
+	Acks       Acks     // replicas that must acknowledge it
+	Number     uint32   // of a re-entry or a leave: the count afterwards
+	Server     ServerID // where a release goes, a hold's or a compensation's
 	ID         int64
 	Lease      time.Duration // the lease; unlocking, settling: what a MinHold has left, if > 0
 

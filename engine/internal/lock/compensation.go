@@ -106,7 +106,7 @@ func (d *Compensation) wakeAt(at clock.Instant) {
 // compensateAcquire notes that what an acquire took, or may have taken, is to be given back.
 func (r *Entry) compensateAcquire(c *Command, g certainty, o *Outcome) {
 	until := o.Now.Add(c.Lease)
-	if r.Port.Kind(c.Kind).Queues {
+	if r.Port.Traits(c.Kind).ServerQueue {
 		until = until.Add(r.Port.Config().Room)
 		r.abandonOwner(c)
 		for d := r.compensations; d != nil; d = d.next {

@@ -38,14 +38,14 @@ func (r *Entry) sendCompensations(rd *Ready) bool {
 	if first == nil {
 		return false
 	}
-	alike = alike && !r.Port.Kind(first.kind).Queues // each leaves the queue, too
+	alike = alike && !r.Port.Traits(first.kind).ServerQueue // each leaves the queue, too
 	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headsTurn && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd)) {
 		r.Cmd.Server = r.Port.ServerOf(r.Route)
 		r.addCompensations(nil)
 		return true
 	}
 	r.sendCompensation(first)
-	if alike && n > 1 && r.Port.Kind(first.kind).Batches {
+	if alike && n > 1 && r.Port.Traits(first.kind).Batches {
 		r.addCompensations(first)
 	}
 	return true
@@ -57,11 +57,11 @@ func (r *Entry) sendCompensations(rd *Ready) bool {
 // and while a slot moves the counter of tokens may be at another node than the lock, and a release
 // alone does not need it.
 func (r *Entry) mayTake(d *Compensation) bool {
-	if !r.Port.Kind(d.kind).HandsOver {
+	if !r.Port.Traits(d.kind).LocalHandOver {
 		return false
 	}
 	for _, list := range []*waitq.List[*Request]{&r.waiters, r.tries} {
-		if a, ok := list.Front(); ok && (a.Want != 0 || a.Kind != d.kind || !r.Port.Kind(a.Kind).Batches) {
+		if a, ok := list.Front(); ok && (a.Want != 0 || a.Kind != d.kind || !r.Port.Traits(a.Kind).Batches) {
 			return false
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // re-entries; or several, if they read.
 //
 // Everything is guarded by the shard's lock, except validUntil, which is atomic, and what
-// never changes (Res, ID, Acks, Kind, watchdog, joint).
+// never changes (Res, ID, Acks, Traits, watchdog, joint).
 type Grant struct {
 	Entry          *Entry
 	ID             int64

@@ -42,7 +42,7 @@ func (r *Entry) handsOver(h *Hold) bool {
 	switch {
 	case h.handOvers >= cfg.HandOvers || r.Port.Closing() || !h.plain():
 		return false
-	case h.grantsOne() && !r.Port.Kind(h.Kind).Batches || r.Port.Behind(r):
+	case h.grantsOne() && !r.Port.Traits(h.Kind).Batches || r.Port.Behind(r):
 		return false
 	case w == nil:
 		return false
@@ -156,7 +156,7 @@ func (r *Entry) yield(o *Outcome) {
 
 // grantsOne reports whether each hold needs a grant of its own.
 func (t *Grant) grantsOne() bool {
-	return t.Want != 0 || !t.Entry.Port.Kind(t.Kind).HandsOver
+	return t.Want != 0 || !t.Entry.Port.Traits(t.Kind).LocalHandOver
 }
 
 // Readers of a name are apart from its writers, and some from each other (see readers.go). Its

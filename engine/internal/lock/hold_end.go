@@ -61,9 +61,9 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 	r.yieldToReaders()
 	// Of several permits only some may be gone. Where there is a queue, the owner may be in it again: a
 	// replica was promoted that has not heard of the grant.
-	kind := r.Port.Kind(h.Kind)
-	several := kind.Shared && byte(h.ID) != 0
-	if why != TakenOnServer && (why != GoneOnServer || several || kind.Queues) {
+	kind := r.Port.Traits(h.Kind)
+	several := kind.MultiHolder && byte(h.ID) != 0
+	if why != TakenOnServer && (why != GoneOnServer || several || kind.ServerQueue) {
 		r.compensateGrant(h, max(h.serverUntil, now))
 	}
 }

@@ -54,7 +54,7 @@ func (l *lab) Closed() bool                                { return l.closing }
 func (l *lab) Up(uint64) bool                              { return !l.down }
 func (l *lab) Trouble(uint64) error                        { return nil }
 func (l *lab) Clustered() bool                             { return l.clustered }
-func (l *lab) ServerOf(uint64) Server                      { return 1 }
+func (l *lab) ServerOf(uint64) ServerID                    { return 1 }
 func (l *lab) Pause(_ *Entry, at clock.Instant)            { l.paused = at }
 func (l *lab) Unstalled(*Entry)                            {}
 func (l *lab) Idle(r *Entry)                               { l.idle = append(l.idle, r.Name) }
@@ -64,14 +64,14 @@ func (l *lab) Unheard(string)                              {}
 func (l *lab) Refused(Outcome)                             {}
 func (l *lab) AckError(uint8, string, Ack) error           { return errors.New("too few replicas") }
 func (l *lab) LossError(_ uint8, _ string, why Loss) error { return loss(why) }
-func (l *lab) Kind(kind uint8) *Kind {
-	return &Kind{Polls: kind == polling, HandsOver: kind < fenced, Batches: kind <= fenced, Queues: kind == queued, Shared: kind == permits, Apart: kind == reading, Joins: kind == reading}
+func (l *lab) Traits(kind uint8) *Traits {
+	return &Traits{Polls: kind == polling, LocalHandOver: kind < fenced, Batches: kind <= fenced, ServerQueue: kind == queued, MultiHolder: kind == permits, PerRequestEntry: kind == reading, JoinsReaders: kind == reading}
 }
 func (l *lab) Readers(*Entry) *Readers { return l.readers }
-func (l *lab) Apart(r *Entry, _ uint8) *Entry {
+func (l *lab) NewEntry(r *Entry, _ uint8) *Entry {
 	return &Entry{Port: l, Name: r.Name, Route: r.Route}
 }
-func (l *lab) Released(_ *Entry, _ uint8, _ Server, id int64, _, _ clock.Instant) {
+func (l *lab) Released(_ *Entry, _ uint8, _ ServerID, id int64, _, _ clock.Instant) {
 	l.released = append(l.released, id)
 }
 

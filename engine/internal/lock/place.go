@@ -26,12 +26,12 @@ func (a *Request) owner() int64 {
 
 // drawOwner returns the owner of the next try.
 func (r *Entry) drawOwner(a *Request) int64 {
-	for r.Port.Kind(a.Kind).Shared {
+	for r.Port.Traits(a.Kind).MultiHolder {
 		if id := r.Port.NewID() &^ math.MaxUint8; id != 0 {
 			return id | int64(a.Permits)
 		}
 	}
-	if !r.Port.Kind(a.Kind).Queues || a.Once {
+	if !r.Port.Traits(a.Kind).ServerQueue || a.Once {
 		return r.Port.NewID()
 	}
 	x := a.More()

@@ -37,7 +37,7 @@ type Port interface {
 	// Clustered: a subscriber may miss a message.
 	Clustered() bool
 	// ServerOf names the server of a route, as long as that matters; else it is 0.
-	ServerOf(route uint64) Server
+	ServerOf(route uint64) ServerID
 
 	// Pause has PauseOver called at an instant.
 	Pause(r *Entry, at clock.Instant)
@@ -54,15 +54,15 @@ type Port interface {
 	Behind(r *Entry) bool
 	// Readers is what the plain readers of the name of r share; nil if nobody reads it.
 	Readers(r *Entry) *Readers
-	// Apart makes another Entry of the same name, for a grant of a kind that is Shared.
-	Apart(r *Entry, kind uint8) *Entry
+	// NewEntry makes another Entry of the same name, for a grant of a kind that is MultiHolder.
+	NewEntry(r *Entry, kind uint8) *Entry
 
-	// Kind is what is to be known of a kind.
-	Kind(kind uint8) *Kind
+	// Traits is what is to be known of a kind.
+	Traits(kind uint8) *Traits
 
 	// Released: a server has answered the release of an owner, of a kind, whose MinHold ends
 	// at end.
-	Released(r *Entry, kind uint8, by Server, id int64, at, end clock.Instant)
+	Released(r *Entry, kind uint8, by ServerID, id int64, at, end clock.Instant)
 	// Unheard: a release was not announced, as the server refused the message.
 	Unheard(name string)
 	// Refused: the server refused a release, for good (Denied) or for now (Busy).
@@ -74,22 +74,22 @@ type Port interface {
 	AckError(kind uint8, name string, ack Ack) error
 }
 
-// Kind is what the core needs to know of a kind of lock.
-type Kind struct {
-	Polls     bool // waiters poll: a release is announced nowhere
-	HandsOver bool // a grant may be handed over without a command
-	Batches   bool // one command may release several owners, and acquire, too
-	Apart     bool // each request has an Entry of its own, with the grant that it gets
-	Joins     bool // but those who want nothing else share one; see readers.go
-	Queues    bool // a refusal queues the owner on the server; see place.go
-	// Shared: there are permits for many. Those who wait share an Entry, and a grant, of one
+// Traits is what the core needs to know of a kind of lock.
+type Traits struct {
+	Polls           bool // waiters poll: a release is announced nowhere
+	LocalHandOver   bool // a grant may be handed over without a command
+	Batches         bool // one command may release several owners, and acquire, too
+	PerRequestEntry bool // each request has an Entry of its own, with the grant that it gets
+	JoinsReaders    bool // but those who want nothing else share one; see readers.go
+	ServerQueue     bool // a refusal queues the owner on the server; see place.go
+	// MultiHolder: there are permits for many. Those who wait share an Entry, and a grant, of one
 	// permit or more, has one of its own from its grant on.
-	Shared bool
-	What   string // what its name is, for people; "": a lock
+	MultiHolder bool
+	Noun        string // what its name is, for people; "": a lock
 }
 
-// Server names a server; 0 is none.
-type Server uint32
+// ServerID names a server; 0 is none.
+type ServerID uint32
 
 // Config is what the core needs of the engine's.
 type Config struct {

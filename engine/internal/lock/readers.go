@@ -65,7 +65,7 @@ type joined struct {
 // joins reports whether a is plain, and of a kind that shares a grant.
 func (r *Entry) joins(a *Request) bool {
 	cfg := r.Port.Config()
-	return r.Port.Kind(a.Kind).Joins && cfg.HandOverFor >= yieldFor && a.plain() &&
+	return r.Port.Traits(a.Kind).JoinsReaders && cfg.HandOverFor >= yieldFor && a.plain() &&
 		a.Want == 0 && (a.AckedGiven || cfg.Replicas == 0)
 }
 

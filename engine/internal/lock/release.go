@@ -75,7 +75,7 @@ func (h *Hold) StopAwaiting(u *Unlock, cause error) error {
 
 // about is an error with the name, and what it is.
 func (h *Hold) about(err error) error {
-	return lockerr.AboutA(h.Entry.Port.Kind(h.Kind).What, h.Name, err)
+	return lockerr.AboutA(h.Entry.Port.Traits(h.Kind).Noun, h.Name, err)
 }
 
 // Verdict is what Unlock says of a hold that is over.

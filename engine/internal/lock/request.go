@@ -32,7 +32,7 @@ type Request struct {
 	Attempts uint32
 	Want     Acks  // replicas that must have the grant
 	Kind     uint8 // the engine's
-	// Permits is how many it wants besides the first, of a kind that is Shared. They are the last
+	// Permits is how many it wants besides the first, of a kind that is MultiHolder. They are the last
 	// byte of its owners' numbers, so whatever has the number of one knows how many it has.
 	Permits    uint8
 	AckedGiven bool // Want was: Acked
@@ -155,7 +155,7 @@ func (a *Request) end() {
 // wakes reports whether the sleep of a is over for the next one: a slept until a message came, and
 // that one polls; or it wants fewer permits, and there may be as many.
 func (r *Entry) wakes(a, next *Request) bool {
-	return r.Port.Kind(next.Kind).Polls && !r.Port.Kind(a.Kind).Polls || next.Permits < a.Permits
+	return r.Port.Traits(next.Kind).Polls && !r.Port.Traits(a.Kind).Polls || next.Permits < a.Permits
 }
 
 // Drop ends a request that is not admitted yet. If somebody still comes with it, that is a

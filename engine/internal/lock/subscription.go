@@ -52,13 +52,13 @@ func (r *Entry) headKind() (kind uint8, polls bool) {
 	default:
 		return 0, false
 	}
-	return kind, r.Port.Kind(kind).Polls
+	return kind, r.Port.Traits(kind).Polls
 }
 
 // listen subscribes to the channel, once, unless the head polls.
 func (w *Subscription) listen() {
 	if kind, polls := w.res.headKind(); !polls && w.Listen() {
-		w.own = w.res.Port.Kind(kind).Queues
+		w.own = w.res.Port.Traits(kind).ServerQueue
 		w.Port.Listen(w.res, kind, w.res.First().owner())
 	}
 }
@@ -119,12 +119,12 @@ const (
 func (w *Subscription) longestSleep() time.Duration {
 	most := LongestSleep
 	kind, polls := w.res.headKind()
-	switch k := w.res.Port.Kind(kind); {
+	switch k := w.res.Port.Traits(kind); {
 	case polls:
 		return verifyEvery
 	case !w.Hears():
 		most = waitq.Poll
-	case w.res.Port.Clustered(), k.Shared, k.Queues:
+	case w.res.Port.Clustered(), k.MultiHolder, k.ServerQueue:
 		most = LongestSleepMissed
 	}
 	return most/2 + w.res.Port.Draw(most/2)

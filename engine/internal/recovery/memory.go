@@ -67,7 +67,7 @@ func (v *Recovery) ServerOf(route uint64) resp.ServerID {
 // Released is told that a server has answered the release of an owner of a kind, whose MinHold ends at
 // end. Every release comes by here, before its caller is told. The caller holds the shard's
 // lock.
-func (v *Recovery) Released(r *lock.Entry, k kind.Kind, by lock.Server, id int64, at, end clock.Instant) {
+func (v *Recovery) Released(r *lock.Entry, k kind.Kind, by lock.ServerID, id int64, at, end clock.Instant) {
 	v.Note(resp.ServerID(by), r.Route, Release{Name: r.Name, ID: id, At: at, End: end, Kind: k})
 }
 

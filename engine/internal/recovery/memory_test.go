@@ -16,7 +16,7 @@ import (
 func (l *lab) note(name string) {
 	r := &lock.Entry{Name: name, Route: l.Route(name)}
 	now := l.clock.Now()
-	l.v.Released(r, kind.Spin, lock.Server(l.ServerOf(r.Route)), 5, now, now.Add(time.Minute))
+	l.v.Released(r, kind.Spin, lock.ServerID(l.ServerOf(r.Route)), 5, now, now.Add(time.Minute))
 }
 
 // wantRemembered fails the test unless so many releases of so many servers are.

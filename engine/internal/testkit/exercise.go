@@ -20,7 +20,7 @@ func Spread(t testing.TB, n int) []string {
 	return names
 }
 
-// HandsOver proves that a waiter is woken, on a site that both engines use.
+// LocalHandOver proves that a waiter is woken, on a site that both engines use.
 // The lease is 30 s: a waiter that is not woken sleeps longer than the test.
 func HandsOver(t *testing.T, _ *Site, a, b *engine.Engine) {
 	names := Spread(t, 60)
