@@ -175,8 +175,8 @@ func (m Mutex) bornFailed(why error) error {
 	return m.home.bornFailed(m, why)
 }
 
-// Settled implements lock.RequestPort.
-func (a *acquisition) Settled(h *lock.Hold, why error) {
+// OnResult implements lock.RequestPort.
+func (a *acquisition) OnResult(h *lock.Hold, why error) {
 	if h == nil {
 		if held := lockerr.HeldIn(why); held != nil && held.ID != 0 {
 			held.Owner = kind.Kind(held.Kind).Owner(a.home().table.ID, held.ID).String()

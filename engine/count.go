@@ -55,7 +55,7 @@ type request[T any] struct {
 
 // ask is one operation of a caller on a count, and its future.
 type ask[T any] struct {
-	driver.Ask
+	driver.CounterOp
 	request[T]
 	count   counterHandle
 	eng     *Engine
@@ -71,7 +71,7 @@ type ask[T any] struct {
 
 // watched is an ask that its context cancels.
 type watched struct {
-	ask   *driver.Ask
+	ask   *driver.CounterOp
 	place ctxwatch.Place[*watched]
 }
 
@@ -82,7 +82,7 @@ func (w *watched) GiveUp(s lockerr.Stop) bool            { return w.ask.Cancel(s
 func newAsk[T any](c counterHandle, r request[T]) *ask[T] {
 	a := &ask[T]{request: r, count: c}
 	a.fut.source = a
-	a.watch.ask = &a.Ask
+	a.watch.ask = &a.CounterOp
 	if a.eng = c.home; a.eng == nil {
 		a.eng = noEngine() // for its executor
 	}
@@ -110,22 +110,22 @@ func begin[T any](ctx context.Context, c counterHandle, r request[T], waits bool
 	var rd counter.Ready
 	a.Shard.Lock()
 	switch {
-	case a.Told(): // its context has ended
+	case a.Completed(): // its context has ended
 	case e.table.Closing() && (a.what != counter.CountDown || e.table.Closed()):
 		a.Drop()
-		a.Settled(0, ErrClosed)
+		a.OnResult(0, ErrClosed)
 	case !a.Shard.FitsCount(c.key):
 		a.Drop()
-		a.Settled(0, errKindOf(a.Shard, c.key.Name))
+		a.OnResult(0, errKindOf(a.Shard, c.key.Name))
 	case a.what == counter.Acquire && a.n == 0:
 		a.Granted()
 		a.Drop()
-		a.Settled(0, nil)
+		a.OnResult(0, nil)
 	default:
 		if a.opts.outageGiven {
 			if why := a.Outage(c.route, a.opts.outage); why != nil {
 				a.Drop()
-				a.Settled(0, lockerr.Because(ErrUnavailable, why))
+				a.OnResult(0, lockerr.Because(ErrUnavailable, why))
 				break
 			}
 		}
@@ -134,9 +134,9 @@ func begin[T any](ctx context.Context, c counterHandle, r request[T], waits bool
 		} else if !r.free {
 			a.Bound(e.cfg.CommandTimeout, nil)
 		}
-		a.Ask.Admit(c.key, c.route, &rd)
+		a.CounterOp.Admit(c.key, c.route, &rd)
 	}
-	admitted := a.Tally() != nil
+	admitted := a.Counter() != nil
 	a.Shard.Unlock()
 	e.table.ApplyCount(&rd)
 	if !admitted {
@@ -185,7 +185,7 @@ func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 // refuse ends an operation that does not begin.
 func (a *ask[T]) refuse(why error) {
 	a.Drop()
-	a.Settled(0, why)
+	a.OnResult(0, why)
 	a.countFailed()
 	a.Deliver()
 }
@@ -229,7 +229,7 @@ func (a *ask[T]) Granted() *counter.Permits {
 	return &a.permits.Permits
 }
 
-func (a *ask[T]) Settled(answer int64, why error) {
+func (a *ask[T]) OnResult(answer int64, why error) {
 	a.value, a.err = a.verdict(a.permits, answer, why)
 	if a.what == counter.Acquire && a.eng.hooks.acquired {
 		wait := a.eng.clock.Stamp().Sub(a.started)

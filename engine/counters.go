@@ -170,11 +170,11 @@ func (p *Permits) release() *ask[struct{}] {
 	var rd counter.Ready
 	a.Shard.Lock()
 	err := in.giveBack(&a.Op, &rd)
-	if a.Tally() == nil {
+	if a.Counter() == nil {
 		a.Drop()
-		a.Settled(0, err)
+		a.OnResult(0, err)
 	}
-	admitted := a.Tally() != nil
+	admitted := a.Counter() != nil
 	a.Shard.Unlock()
 	a.eng.table.ApplyCount(&rd)
 	if !admitted {

@@ -321,7 +321,7 @@ func (u *unlockingAll) result(cause error) error {
 		h := u.of[i]
 		h.Shard().Lock()
 		switch {
-		case one.Told:
+		case one.Decided:
 			errs[i] = one.Err
 		case h.IsOver(): // lost: its release has not been asked for yet
 			errs[i] = h.UnlockResult()

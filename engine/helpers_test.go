@@ -326,10 +326,10 @@ func pttl(t testing.TB, s *redistest.Server, key string) time.Duration {
 // giveUpNow has a TryLock give up as after Config.CommandTimeout.
 func (a *acquisition) giveUpNow() {
 	a.Shard.Lock()
-	if a.Bounded() == nil { // it has its turn already
+	if a.Deadline() == nil { // it has its turn already
 		a.GiveUpAt(a.Shard.Now().Add(time.Hour))
 	}
-	d := a.Bounded().(wheel.Task)
+	d := a.Deadline().(wheel.Task)
 	a.Shard.Unlock()
 	d.Fire(nil, 0)
 }

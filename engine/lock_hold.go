@@ -208,14 +208,14 @@ func (h *lockHold) ended() <-chan struct{} {
 	defer h.Shard().Unlock()
 	if h.done == nil {
 		h.done = make(chan struct{})
-		if h.IsTold() {
+		if h.IsAnnounced() {
 			close(h.done)
 		}
 	}
 	return h.done
 }
 
-func (h *lockHold) Told() {
+func (h *lockHold) CloseDone() {
 	if h.done != nil {
 		close(h.done)
 	}
@@ -334,7 +334,7 @@ func (u *unlocking) ctxEnded(ctx context.Context, h *lockHold) {
 		}
 	}
 	h.Shard().Lock()
-	waiting := !u.Told
+	waiting := !u.Decided
 	if waiting {
 		u.Err = h.StopAwaiting(&u.Unlock, cause)
 	}

@@ -22,7 +22,7 @@ var knowsRefusals = map[string]string{
 	"resp/internal/request/":             "it has the table",
 	"resp/wire/server_error.go":          "it makes the codes",
 	"resp/internal/topology/redirect.go": "it reads where MOVED and ASK lead to",
-	"engine/internal/driver/answer.go":   "it makes an error of the engine's own from WRONGTYPE",
+	"engine/internal/driver/reply.go":    "it makes an error of the engine's own from WRONGTYPE",
 	"engine/internal/sim/":               "it plays the server",
 	"engine/enginetest/":                 "it plays the server",
 	"internal/embedded/":                 "it plays the server",

@@ -3,7 +3,7 @@ package counter
 import "github.com/pawl-lock/pawl/engine/internal/lockerr"
 
 // StopWaiting fails who waits, and what has not been sent; what gives permits back goes on.
-func (t *Counter) StopWaiting(rd *Ready) { t.GoOn(rd) }
+func (t *Counter) StopWaiting(rd *Ready) { t.Advance(rd) }
 
 // failNew fails what is not admitted any more when the engine is being closed. While a Shutdown lets
 // work finish, a latch is still counted down: else it would stay closed for all who await it.
@@ -26,7 +26,7 @@ func (t *Counter) End(rd *Ready) {
 	for p := range t.held.All() {
 		p.revoke()
 	}
-	t.GoOn(rd)
+	t.Advance(rd)
 }
 
 // Drop ends all that is left: nothing will be sent any more.
@@ -36,7 +36,7 @@ func (t *Counter) Drop(rd *Ready) {
 		t.Port.Counters().Revoked++
 	}
 	t.drop(rd)
-	t.GoOn(rd)
+	t.Advance(rd)
 }
 
 // drop ends what is queued, and the command: the client is closed.

@@ -248,7 +248,7 @@ func (t *Counter) Replied(o *Outcome, rd *Ready) {
 		t.noteRefusal(o)
 		t.denied(o, rd)
 	}
-	t.GoOn(rd)
+	t.Advance(rd)
 }
 
 // noteRefusal notes for Close that permits are not taken back.
@@ -292,7 +292,7 @@ func (t *Counter) doubt(o *Outcome) {
 func (t *Counter) DoubtOver(now clock.Instant, rd *Ready) {
 	if c := &t.Cmd; !c.out && c.tooOld(now) {
 		t.giveUp(t.trouble(), rd)
-		t.GoOn(rd)
+		t.Advance(rd)
 	}
 }
 

@@ -26,7 +26,7 @@
 //	a reply                             Replied
 //	a timer                             Rang, PauseOver, DoubtOver
 //	the channel                         Subscribed, Announced, Cut, Forbidden
-//	a connection is back                Resume
+//	a connection is back                Reconnected
 //	Shutdown, Close                     StopWaiting, End, Drop
 //
 // Start reading with Counter, which has the invariants, and choose.

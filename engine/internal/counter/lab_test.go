@@ -84,7 +84,7 @@ func (c *caller) Granted() *Permits {
 	return c.permits
 }
 
-func (c *caller) Settled(answer int64, why error) {
+func (c *caller) OnResult(answer int64, why error) {
 	if c.settled++; c.settled > 1 {
 		c.l.t.Fatalf("%s has two verdicts", c.name)
 	}
@@ -212,7 +212,7 @@ func (l *lab) resume() {
 		l.t.Fatal("recovery does not have it")
 	}
 	l.stalled = false
-	l.do(l.tally.Resume)
+	l.do(l.tally.Reconnected)
 }
 
 func (l *lab) ring() {

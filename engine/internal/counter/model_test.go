@@ -375,7 +375,7 @@ func (h *history) lost(cmd copies) (n int64) {
 	return n
 }
 
-// tell tells histories of each kind, and reports the longest doubt that an answer ended, and how many
+// complete tells histories of each kind, and reports the longest doubt that an answer ended, and how many
 // commands were given up.
 func tell(t *testing.T, histories int, longest time.Duration) (doubt time.Duration, unknown uint64) {
 	t.Helper()

@@ -28,13 +28,13 @@ type Op struct {
 	N    int64
 	Once bool // an Acquire that is for one answer
 
-	port  OpPort   // nil: nobody wants to know, or has been told
-	tally *Counter // nil until it is admitted
-	place waitq.Elem[*Op]
-	since uint64 // commands before it
-	no    uint64 // of those who wait
-	taken bool   // the command has it
-	ended bool   // it has its verdict
+	port    OpPort   // nil: nobody wants to know, or has been told
+	counter *Counter // nil until it is admitted
+	place   waitq.Elem[*Op]
+	since   uint64 // commands before it
+	no      uint64 // of those who wait
+	taken   bool   // the command has it
+	ended   bool   // it has its verdict
 }
 
 // Init makes an op ready to be admitted.
@@ -52,11 +52,11 @@ func (op *Op) Letter() byte {
 	return byte(op.What)
 }
 
-// Told reports whether its caller has a verdict. A release may go on anyway.
-func (op *Op) Told() bool { return op.port == nil }
+// Completed reports whether its caller has a verdict. A release may go on anyway.
+func (op *Op) Completed() bool { return op.port == nil }
 
 // Counter is that of its name; nil until it is admitted.
-func (op *Op) Tally() *Counter { return op.tally }
+func (op *Op) Counter() *Counter { return op.counter }
 
 // Drop ends an op that is not admitted yet. Nobody is told.
 func (op *Op) Drop() { op.ended, op.port = true, nil }
@@ -73,7 +73,7 @@ func (op *Op) givesBack() bool { return op.What == Release || op.What == CountDo
 
 // list is where it is queued.
 func (op *Op) list() *waitq.List[*Op] {
-	switch t := op.tally; {
+	switch t := op.counter; {
 	case op.waits():
 		return &t.waiters
 	case op.What == Acquire:
@@ -87,7 +87,7 @@ func (op *Op) list() *waitq.List[*Op] {
 func (op *Op) end(answer int64, why error, rd *Ready) {
 	op.list().Remove(&op.place)
 	op.ended = true
-	op.tell(answer, why, rd)
+	op.complete(answer, why, rd)
 }
 
 // fail ends the op without an answer, unless it has ended.
@@ -97,17 +97,17 @@ func (op *Op) fail(why error, rd *Ready) {
 	}
 }
 
-// tell gives the caller its verdict; the result follows by Ready.
-func (op *Op) tell(answer int64, why error, rd *Ready) {
+// complete gives the caller its verdict; the result follows by Ready.
+func (op *Op) complete(answer int64, why error, rd *Ready) {
 	if op.port == nil {
 		return
 	}
-	n := op.tally.Port.Counters()
+	n := op.counter.Port.Counters()
 	n.Pending--
 	if why != nil && op.What == Acquire {
 		n.NotAcquired++
 	}
-	op.port.Settled(answer, why)
+	op.port.OnResult(answer, why)
 	rd.completed = append(rd.completed, op.port)
 	op.port = nil
 }
@@ -116,18 +116,18 @@ func (op *Op) tell(answer int64, why error, rd *Ready) {
 // then it is unknown what becomes of it, but for an acquire, which is given back. A release
 // is not given up, and goes on.
 func (op *Op) Cancel(s lockerr.Stop, rd *Ready) {
-	t := op.tally
+	t := op.counter
 	first := op.waits() && t.First() == op
 	why := t.gaveUp(op, s)
 	if op.What == Release {
-		op.tell(0, why, rd)
+		op.complete(0, why, rd)
 	} else {
 		op.end(0, why, rd)
 	}
 	if first {
 		t.nextFirst()
 	}
-	t.GoOn(rd)
+	t.Advance(rd)
 }
 
 // gaveUp is the reason of one that is given up: what ended it, and what stood in its way.
@@ -180,8 +180,8 @@ func (t *Counter) trouble() error {
 
 // trouble is why the server does not answer the op.
 func (op *Op) trouble() error {
-	if t := op.tally; t.blocked == readsOnly && op.looks() {
+	if t := op.counter; t.blocked == readsOnly && op.looks() {
 		return t.Port.Trouble()
 	}
-	return op.tally.trouble()
+	return op.counter.trouble()
 }

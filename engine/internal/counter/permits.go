@@ -10,22 +10,22 @@ type Permits struct {
 	Port PermitsPort
 	N    int64
 
-	tally *Counter
-	place waitq.Elem[*Permits]
-	why   error // why they are not held any more
+	counter *Counter
+	place   waitq.Elem[*Permits]
+	why     error // why they are not held any more
 }
 
 // Err is nil while they are held, and then why they are not.
 func (p *Permits) Err() error { return p.why }
 
 // Counter is that of their name.
-func (p *Permits) Tally() *Counter { return p.tally }
+func (p *Permits) Counter() *Counter { return p.counter }
 
 // grant ends an acquire with permits.
 func (op *Op) grant(rd *Ready) {
-	t := op.tally
+	t := op.counter
 	p := op.port.Granted()
-	p.tally, p.N, p.place.Value = t, op.N, p
+	p.counter, p.N, p.place.Value = t, op.N, p
 	t.held.PushBack(&p.place)
 	n := t.Port.Counters()
 	n.Acquired++
@@ -42,23 +42,23 @@ func (p *Permits) Release(op *Op, rd *Ready) error {
 		return p.why
 	}
 	p.end(lockerr.ErrReleased)
-	p.tally.Port.Counters().Released++
+	p.counter.Port.Counters().Released++
 	op.N = p.N
-	p.tally.Admit(op, rd)
+	p.counter.Admit(op, rd)
 	return nil
 }
 
 // revoke gives them back because the engine is being closed.
 func (p *Permits) revoke() {
 	p.end(lockerr.ErrClosed)
-	p.tally.Port.Counters().Revoked++
-	p.tally.giveBack(p.N)
+	p.counter.Port.Counters().Revoked++
+	p.counter.giveBack(p.N)
 }
 
 func (p *Permits) end(why error) {
 	p.why = why
-	p.tally.held.Remove(&p.place)
-	p.tally.Port.Counters().Held--
+	p.counter.held.Remove(&p.place)
+	p.counter.Port.Counters().Held--
 	p.Port.Ended()
 }
 
@@ -69,6 +69,6 @@ func (t *Counter) giveBack(n int64) { t.calls.PushBack(&t.newOp(Release, n).plac
 func (t *Counter) newOp(what What, n int64) *Op {
 	op := new(Op)
 	op.Init(nil, what, n)
-	op.tally, op.since = t, t.sent
+	op.counter, op.since = t, t.sent
 	return op
 }

@@ -52,8 +52,8 @@ type Port interface {
 type OpPort interface {
 	// Granted makes the Permits of an acquire that is granted.
 	Granted() *Permits
-	// Settled is called under the shard's lock: it has its verdict. Deliver follows, without it.
-	Settled(answer int64, why error)
+	// OnResult is called under the shard's lock: it has its verdict. Deliver follows, without it.
+	OnResult(answer int64, why error)
 	Deliver()
 }
 

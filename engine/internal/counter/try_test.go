@@ -24,8 +24,8 @@ func TestATryThatIsRefusedRefusesNoOther(t *testing.T) {
 	}
 	l.answer(1) // the last, for whom there was no room
 	for i, one := range others {
-		if one.why != nil || !one.Told() {
-			t.Errorf("the other %d: %v, told %t", i, one.why, one.Told())
+		if one.why != nil || !one.Completed() {
+			t.Errorf("the other %d: %v, told %t", i, one.why, one.Completed())
 		}
 	}
 }

@@ -101,7 +101,7 @@ func (t *Counter) Rang(rd *Ready) {
 	case t.Out:
 	case t.linger:
 		t.unlisten()
-		t.settled()
+		t.finishTransition()
 	default:
 		t.skips = false
 		t.act(t.wait.Alarm(), rd)
@@ -150,7 +150,7 @@ func (t *Counter) Forbidden(why error, rd *Ready) {
 	for op := range t.waiters.All() {
 		op.end(0, why, rd)
 	}
-	t.GoOn(rd)
+	t.Advance(rd)
 }
 
 // act does what the wait says: after a lost connection many names try, so that is paced.
@@ -161,5 +161,5 @@ func (t *Counter) act(a waitq.Action, rd *Ready) {
 			rd.Disconnected = t
 		}
 	}
-	t.GoOn(rd)
+	t.Advance(rd)
 }

@@ -139,7 +139,7 @@ func (t *Table) Each(visit func(r *lock.Entry, rd *lock.Ready)) {
 		for _, r := range all {
 			var rd lock.Ready
 			s.mu.Lock()
-			if !r.Out {
+			if !r.Detached {
 				visit(r, &rd)
 			}
 			s.mu.Unlock()

@@ -24,8 +24,8 @@ func NewExtension(lease time.Duration) *Extension {
 	return x
 }
 
-// Settled implements lock.ExtendPort.
-func (x *Extension) Settled() { close(x.done) }
+// OnResult implements lock.ExtendPort.
+func (x *Extension) OnResult() { close(x.done) }
 
 // MayExtend is why d is no good for an Extend of h, nil if it is.
 func (h *Holding) MayExtend(ctx context.Context, d time.Duration) error {

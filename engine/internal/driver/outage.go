@@ -178,7 +178,7 @@ func (a *Request) Outage(route uint64, d time.Duration) error {
 	if why := x.Late(a.Shard.Now()); why != nil {
 		return why
 	}
-	a.BoundByOutage(x)
+	a.SetOutageDeadline(x)
 	t.Outages.Add(&x.Outage)
 	return nil
 }

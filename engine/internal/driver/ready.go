@@ -23,29 +23,29 @@ func (t *Table) Apply(rd *lock.Ready) {
 		t.Recovery.Add((*stalled)(r))
 	}
 	if r := rd.AdvanceReaders; r != nil {
-		t.letForward(r, rd.Err)
+		t.advanceReaders(r, rd.Err)
 	}
 	if r := rd.Wake; r != nil {
-		ShardOf(r).goOn(r, (*lock.Entry).Woken)
+		ShardOf(r).transition(r, (*lock.Entry).Woken)
 	}
 	rd.Deliver()
 }
 
-// letForward goes on with the readers that are behind a name's writers, or fails them if there is
+// advanceReaders goes on with the readers that are behind a name's writers, or fails them if there is
 // a reason, and then with the writers.
-func (t *Table) letForward(writers *lock.Entry, why error) {
+func (t *Table) advanceReaders(writers *lock.Entry, why error) {
 	sh := ShardOf(writers)
 	sh.mu.Lock()
 	behind := sh.behind(writers)
 	sh.mu.Unlock()
 	for _, r := range behind {
-		sh.goOn(r, func(r *lock.Entry, rd *lock.Ready) { r.GoForward(why, rd) })
+		sh.transition(r, func(r *lock.Entry, rd *lock.Ready) { r.AdvanceReader(why, rd) })
 	}
-	sh.goOn(writers, (*lock.Entry).GoAfter)
+	sh.transition(writers, (*lock.Entry).AdvanceWriter)
 }
 
-// goOn makes a transition of one of several names, each of which has its own Ready.
-func (s *Shard) goOn(r *lock.Entry, with func(*lock.Entry, *lock.Ready)) {
+// transition makes a transition of one of several names, each of which has its own Ready.
+func (s *Shard) transition(r *lock.Entry, with func(*lock.Entry, *lock.Ready)) {
 	var rd lock.Ready
 	s.mu.Lock()
 	with(r, &rd)
@@ -71,7 +71,7 @@ func endContexts(ended *lock.Hold) {
 		sh := ShardOf(ended.Entry)
 		var rd lock.Ready
 		sh.mu.Lock()
-		ended.Entry.Told(ended, &rd)
+		ended.Entry.ContextsEnded(ended, &rd)
 		sh.mu.Unlock()
 		sh.Table.Apply(&rd)
 	}()

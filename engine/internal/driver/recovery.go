@@ -34,7 +34,7 @@ func EntryOf(n recovery.Name) *lock.Entry {
 	return (*lock.Entry)(s)
 }
 
-func (s *stalled) Unwanted() *bool { return &s.machine().Dropped }
+func (s *stalled) Unwanted() *bool { return &s.machine().Cancelled }
 
 func (s *stalled) machine() *lock.Entry { return (*lock.Entry)(s) }
 
@@ -51,7 +51,7 @@ func (s *stalled) GoOn(by *lock.Throttle) recovery.Went {
 	var rd lock.Ready
 	sh := ShardOf(r)
 	sh.Lock()
-	r.Resume(by, &rd)
+	r.Reconnected(by, &rd)
 	sh.Unlock()
 	sh.Table.Apply(&rd)
 	if rd.Send == nil {

@@ -35,7 +35,7 @@ type deadline struct {
 func (a *Request) endAt(at clock.Instant, cause error) {
 	d := &deadline{sh: a.Shard, req: a, cause: cause}
 	d.timer.Init(d)
-	a.Bound(d)
+	a.SetDeadline(d)
 	a.Shard.Table.Timers.Schedule(&d.timer, at)
 }
 

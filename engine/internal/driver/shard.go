@@ -117,7 +117,7 @@ func (s *Shard) getApart(k Key, route uint64, c *crowd) *lock.Entry {
 		s.crowds[k.Name] = c
 	}
 	c.members = append(c.members, r)
-	r.Place = int32(len(c.members)) // from 1 on
+	r.ReaderIndex = int32(len(c.members)) // from 1 on
 	s.apart++
 	return r
 }
@@ -132,20 +132,20 @@ func (s *Shard) make(k Key, route uint64) *lock.Entry {
 		r = &lock.Entry{Port: s}
 	}
 	r.Reset(k.Name, route)
-	r.Family, r.Place = uint8(k.Kind.Family()), 0
+	r.Family, r.ReaderIndex = uint8(k.Kind.Family()), 0
 	return r
 }
 
 // remove takes an entry out that is idle.
 func (s *Shard) remove(r *lock.Entry) {
-	if r.Place == 0 {
+	if r.ReaderIndex == 0 {
 		delete(s.entries, r.Name)
 		return
 	}
 	c := s.crowds[r.Name]
 	last := len(c.members) - 1
-	c.members[r.Place-1] = c.members[last]
-	c.members[r.Place-1].Place = r.Place
+	c.members[r.ReaderIndex-1] = c.members[last]
+	c.members[r.ReaderIndex-1].ReaderIndex = r.ReaderIndex
 	c.members[last] = nil
 	c.members = c.members[:last]
 	if s.apart--; last == 0 {
@@ -156,7 +156,7 @@ func (s *Shard) remove(r *lock.Entry) {
 // behind are the readers that are behind the writers of a name.
 func (s *Shard) behind(writers *lock.Entry) (all []*lock.Entry) {
 	c := s.crowds[writers.Name]
-	if c == nil || writers.Place != 0 {
+	if c == nil || writers.ReaderIndex != 0 {
 		return nil
 	}
 	for _, r := range c.members {
@@ -229,7 +229,7 @@ func (s *Shard) Idle(r *lock.Entry) {
 	s.remove(r)
 	s.Table.emptied(s)
 	r.Name = "" // it may be long
-	if r.Spent || len(s.free) == maxFree {
+	if r.Pinned || len(s.free) == maxFree {
 		return
 	}
 	if s.free == nil {
@@ -239,14 +239,14 @@ func (s *Shard) Idle(r *lock.Entry) {
 }
 
 func (s *Shard) Ahead(r *lock.Entry) *lock.Entry {
-	if r.Place == 0 {
+	if r.ReaderIndex == 0 {
 		return nil
 	}
 	return s.entries[r.Name]
 }
 
 func (s *Shard) Behind(r *lock.Entry) bool {
-	if len(s.crowds) == 0 || r.Place != 0 {
+	if len(s.crowds) == 0 || r.ReaderIndex != 0 {
 		return false
 	}
 	c := s.crowds[r.Name]

@@ -19,8 +19,8 @@ func (r *Entry) Admit(a *Request, rd *Ready) {
 		// the durable commands that are queued before its own.
 		a.giveUpAt(r.Port.Now().Add(r.Port.Config().Patience(a.Want)))
 	}
-	r.letForward(rd)
-	r.settled()
+	r.advanceReaders(rd)
+	r.finishTransition()
 }
 
 // Refuse ends a request for the name that is not admitted.
@@ -28,7 +28,7 @@ func (r *Entry) Refuse(a *Request, why error, rd *Ready) {
 	r.Port.Counters().Pending++
 	a.res = r
 	a.fail(why, rd)
-	r.settled()
+	r.finishTransition()
 }
 
 // admit queues a: under the hold that it re-enters, among the attempts of TryLock, or
@@ -47,7 +47,7 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 		// re-enter, but queues like any other.
 		if h = h.InnermostLive(); h != nil {
 			a.Parent = h
-			if err := a.settleReplicas(); err != nil {
+			if err := a.resolveAcks(); err != nil {
 				a.fail(err, rd)
 				return
 			}
@@ -63,7 +63,7 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 		}
 		a.Parent = nil
 	}
-	_ = a.settleReplicas() // without a parent there is none
+	_ = a.resolveAcks() // without a parent there is none
 	if a.Once {
 		holder := r.hold
 		if w := r.ahead(a); w != nil {
@@ -82,7 +82,7 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 	r.waiters.PushBack(&a.place)
 	r.gather(a)
 	if w := r.behind(a); w != nil {
-		r.stayBehind(w)
+		r.waitBehindWriter(w)
 	}
 	r.sub.stopLingering()
 }
@@ -117,11 +117,11 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 			r.granted(c, o, rd)
 			return
 		}
-		a.keepsPlace(c)
+		a.keepsQueuePlace(c)
 		if c.Head {
 			switch w, next := r.overtaken(), r.First(); {
 			case w != nil:
-				r.stayBehind(w)
+				r.waitBehindWriter(w)
 			case next != nil && !r.tooMany(c, next):
 				r.refusedFor(o)
 			case r.sub != nil:
@@ -136,7 +136,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 		r.compensateAcquire(c, inDoubt, o)
 		a.unanswered(o, rd)
 	case RetryLater:
-		if o.Begun && !a.keepsPlace(c) {
+		if o.Begun && !a.keepsQueuePlace(c) {
 			r.compensateAcquire(c, certain, o)
 		}
 		a.unanswered(o, rd)

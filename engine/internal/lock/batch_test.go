@@ -107,7 +107,7 @@ func TestDebtsOfANameAreSettledTogether(t *testing.T) {
 	for id := int64(101); id <= 200; id++ {
 		r.compensate(id, 0, certain, time.Second, l.now.Add(time.Second))
 	}
-	l.does(r.GoOn)
+	l.does(r.Advance)
 	l.is(r, Compensating)
 	if n := len(r.Cmd.Batch.IDs); n != maxBatch-1 || slices.Contains(r.Cmd.Batch.IDs, r.Cmd.ID) {
 		t.Fatalf("owner %d, and %d: %v", r.Cmd.ID, n, r.Cmd.Batch.IDs)
@@ -124,7 +124,7 @@ func TestDebtsOfANameAreSettledTogether(t *testing.T) {
 		t.Errorf("released: %v", l.released)
 	}
 	l.reply(r, Outcome{})
-	if !r.Out {
+	if !r.Detached {
 		t.Errorf("left: %+v", r.View())
 	}
 }
@@ -396,7 +396,7 @@ func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
 				l.now = l.paused
 				l.does(r.PauseOver)
 			case Disconnected:
-				l.does(func(rd *Ready) { r.Resume(nil, rd) })
+				l.does(func(rd *Ready) { r.Reconnected(nil, rd) })
 			}
 			if x.burned {
 				if l.is(r, Compensating); r.Cmd.ID != next {

@@ -12,7 +12,7 @@ import (
 func besideLab(t *testing.T, once bool) (l *lab, writers *Entry, writer *tenant, cell *Entry, reader *caller) {
 	l = newLab(t)
 	writers, cell = l.name(), l.name()
-	cell.Place, l.ahead, l.behind = 1, writers, cell
+	cell.ReaderIndex, l.ahead, l.behind = 1, writers, cell
 	c := l.ask(writers, false)
 	l.reply(writers, Outcome{})
 	reader = new(caller)

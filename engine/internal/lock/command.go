@@ -63,7 +63,7 @@ func (c *Command) Wanted() bool {
 
 func (r *Entry) sendAcquire(a *Request, head bool) {
 	c := &r.Cmd
-	c.Action, c.Head, r.headsTurn = Acquiring, head, !head
+	c.Action, c.Head, r.headNext = Acquiring, head, !head
 	c.req, c.Kind, c.Lease, c.Acks = a, a.Kind, a.firstLease(), a.Want
 	c.ID = r.drawOwner(a)
 	if h := a.beside(); h != nil && h.state == live {
@@ -218,7 +218,7 @@ func (r *Entry) Replied(o *Outcome, rd *Ready) Command {
 	default:
 		r.replied(&done, o, rd)
 	}
-	r.GoOn(rd)
+	r.Advance(rd)
 	return done
 }
 

@@ -209,5 +209,5 @@ func (d *Compensation) Fired(now clock.Instant, rd *Ready) {
 		d.due = true
 		d.wakeAt(now.Add(d.lease + 2*time.Second))
 	}
-	r.GoOn(rd)
+	r.Advance(rd)
 }

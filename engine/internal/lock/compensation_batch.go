@@ -39,7 +39,7 @@ func (r *Entry) sendCompensations(rd *Ready) bool {
 		return false
 	}
 	alike = alike && !r.Port.Traits(first.kind).ServerQueue // each leaves the queue, too
-	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headsTurn && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd)) {
+	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headNext && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd)) {
 		r.Cmd.Server = r.Port.ServerOf(r.Route)
 		r.addCompensations(nil)
 		return true

@@ -69,7 +69,7 @@ func TestHold_GoneOnServer_LeavesNoCompensation(t *testing.T) {
 		l.reply(r, Outcome{})
 		l.does(func(rd *Ready) {
 			c.hold.Grant.Gone(why, rd)
-			r.GoOn(rd)
+			r.Advance(rd)
 		})
 		if l.is(r, NoCommand); r.compensations != nil {
 			t.Errorf("%v: a compensation is left", why)

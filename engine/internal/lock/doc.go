@@ -24,8 +24,8 @@
 //	the channel                   Subscribed, OnMessage, ConnectionLost, ChannelRefused
 //	a renewal                     Renewal, Renewed, Gone
 //	a hold is asked               Check
-//	contexts have ended           Entry.Told
-//	a connection is back          Resume
+//	contexts have ended           Entry.ContextsEnded
+//	a connection is back          Reconnected
 //	Shutdown, Close               StopWaiting, EndHold, Drop
 //
 // Then, without the lock, the Ready, in this order: contexts of holds that ended; the next

@@ -29,7 +29,7 @@ import (
 //  4. Once the head was refused, and whenever somebody waits behind a hold of this
 //     process, whichever came first, the channel is subscribed to (wait), until a
 //     moment after the last waiter left.
-//  5. The entry is in the table (not Out) as long as any of these is there: hold,
+//  5. The entry is in the table (not Detached) as long as any of these is there: hold,
 //     waiters, tries, compensations, wait, a command in flight, a hold that is being told, a pause.
 //  6. While contexts of a hold that ended are alive, nothing is sent (telling).
 //
@@ -49,19 +49,19 @@ type Entry struct {
 
 	blocked Blocked
 	refused uint8 // refusals in a row, for the pause between tries
-	// Spent: recovery or a timer points to it still: not for use again.
-	Spent bool
-	// headsTurn: the latest acquire was that of a TryLock. So TryLocks that come again and
+	// Pinned: recovery or a timer points to it still: not for use again.
+	Pinned bool
+	// headNext: the latest acquire was that of a TryLock. So TryLocks that come again and
 	// again do not keep the head from trying.
-	headsTurn bool
-	// Out: it is not in the table any more. (A hold that ended may point to it still.)
-	Out         bool
-	Dropped     bool        // the engine's: recovery need not go on with it; guarded by recovery's lock
-	lastAttempt LastAttempt // what the latest command was told
-	Family      uint8       // the engine's
-	Place       int32       // the engine's, not 0 if each request of the name has an Entry of its own
-	telling     uint32      // holds that ended and whose contexts have not: see telling.go
-	untold      *Hold       // holds that ended while contexts of the name have not
+	headNext bool
+	// Detached: it is not in the table any more. (A hold that ended may point to it still.)
+	Detached       bool
+	Cancelled      bool        // the engine's: recovery need not go on with it; guarded by recovery's lock
+	lastAttempt    LastAttempt // what the latest command was told
+	Family         uint8       // the engine's
+	ReaderIndex    int32       // the engine's, not 0 if each request of the name has an Entry of its own
+	endingContexts uint32      // holds that ended and whose contexts have not: see contexts.go
+	unannounced    *Hold       // holds that ended while contexts of the name have not
 }
 
 // Blocked says why no command of the name may be sent.
@@ -106,7 +106,7 @@ func (r *Entry) unblock(why Blocked) bool {
 // the entry still, so it never serves another name.
 func (r *Entry) unblockForGood() {
 	if r.blocked != NotBlocked {
-		r.blocked, r.Spent = NotBlocked, true
+		r.blocked, r.Pinned = NotBlocked, true
 	}
 }
 
@@ -114,10 +114,10 @@ func (r *Entry) unblockForGood() {
 // Compensations come first: what this process may still hold unknowingly stands in
 // everybody's way. Who runs the Ready sends it.
 func (r *Entry) next(rd *Ready) {
-	if r.Cmd.Action != NoCommand || r.blocked != NotBlocked || r.telling != 0 {
+	if r.Cmd.Action != NoCommand || r.blocked != NotBlocked || r.endingContexts != 0 {
 		return
 	}
-	if r.sendCompensations(rd) || r.serveHold(rd) || r.headsTurn && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd) {
+	if r.sendCompensations(rd) || r.serveHold(rd) || r.headNext && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd) {
 		rd.Send = r
 	}
 }
@@ -196,7 +196,7 @@ func (r *Entry) serveHead(rd *Ready) bool {
 		return false
 	}
 	a, ok := r.waiters.Front()
-	if !ok || r.letIn(rd) {
+	if !ok || r.admitReaders(rd) {
 		return false
 	}
 	r.sendAcquire(a, true)
@@ -223,22 +223,22 @@ func (r *Entry) pause(now clock.Instant, moving bool) {
 // serves no other name, so r is still the one that was paused.
 func (r *Entry) PauseOver(rd *Ready) {
 	if r.unblock(BackingOff) {
-		r.GoOn(rd)
+		r.Advance(rd)
 	}
 }
 
-// GoOn chooses the next command, if none is out, and lets go of what is not needed any
+// Advance chooses the next command, if none is out, and lets go of what is not needed any
 // more. It ends a transition.
-func (r *Entry) GoOn(rd *Ready) {
+func (r *Entry) Advance(rd *Ready) {
 	r.next(rd)
-	r.letForward(rd)
-	r.settled()
+	r.advanceReaders(rd)
+	r.finishTransition()
 }
 
-// settled subscribes if somebody waits behind a hold, and lets go of what the entry
+// finishTransition subscribes if somebody waits behind a hold, and lets go of what the entry
 // does not need any more: the subscription, if nobody waits, and the entry itself, if
 // nothing is left. It is the last thing a transition does.
-func (r *Entry) settled() {
+func (r *Entry) finishTransition() {
 	behind := r.Port.Behind(r)
 	switch waiting := r.waiters.Len() > 0 || behind; {
 	case waiting && r.hold != nil:
@@ -248,19 +248,19 @@ func (r *Entry) settled() {
 	case !waiting && r.sub != nil && !r.Cmd.Head:
 		r.linger()
 	}
-	if r.InUse() || r.blocked == BackingOff || r.blocked == YieldingToReaders || r.telling != 0 || behind {
+	if r.InUse() || r.blocked == BackingOff || r.blocked == YieldingToReaders || r.endingContexts != 0 || behind {
 		return
 	}
 	r.unblock(BehindWriter)
 	r.lastAttempt = NoAnswer // the next acquisition must find out by itself
-	if r.sub != nil || r.Out {
+	if r.sub != nil || r.Detached {
 		return
 	}
 	if r.blocked == Disconnected { // an outage may last, and names be used once
 		r.unblockForGood()
 		r.Port.Unstalled(r)
 	}
-	r.Out = true
+	r.Detached = true
 	r.Port.Readers(r).forget(r)
 	r.Port.Idle(r)
 }
@@ -268,10 +268,10 @@ func (r *Entry) settled() {
 // Reset gives the entry to a name. If it served another, nothing is left of that: its
 // command has been answered; it has no timer, for the pauses and the waits are objects of
 // their own. A hold that ended may point to it still, and at most has it choose its next
-// command (see goOnAfter), which does no harm to any name.
+// command (see advanceAfterEnd), which does no harm to any name.
 func (r *Entry) Reset(name string, route uint64) {
 	r.Name, r.Route = name, route
-	r.refused, r.headsTurn, r.Out = 0, false, false
+	r.refused, r.headNext, r.Detached = 0, false, false
 }
 
 // The methods below are for who lists entries; like all others they are called under the
@@ -289,15 +289,15 @@ func (r *Entry) Blocked() Blocked { return r.blocked }
 // Urgent reports whether it has something to give back, or a hold.
 func (r *Entry) Urgent() bool { return r.compensations != nil || r.hold != nil }
 
-// Resume goes on with a name that recovery lists, and counts what is sent.
-func (r *Entry) Resume(by *Throttle, rd *Ready) {
+// Reconnected goes on with a name that recovery lists, and counts what is sent.
+func (r *Entry) Reconnected(by *Throttle, rd *Ready) {
 	if !r.unblock(Disconnected) {
 		return
 	}
 	if r.next(rd); rd.Send != nil {
 		r.Cmd.Throttle = by
 	}
-	r.settled()
+	r.finishTransition()
 }
 
 // InUse reports whether anybody has the name or wants it, or something of it is to be given back.
@@ -315,8 +315,8 @@ func (r *Entry) Vacate() bool {
 		w.Port.Silence()
 		w.end()
 	}
-	r.settled()
-	return r.Out
+	r.finishTransition()
+	return r.Detached
 }
 
 // View is what a name shows to those who only look: reports and tests.

@@ -19,7 +19,7 @@ type Extend struct {
 // finish gives the result to the caller.
 func (x *Extend) finish(err error) {
 	x.Err, x.settled = err, true
-	x.Port.Settled()
+	x.Port.OnResult()
 }
 
 // Watched reports whether the watchdog renews what counts for h.
@@ -43,7 +43,7 @@ func (h *Hold) Extend(x *Extend, rd *Ready) (ahead *Extend, err error) {
 	err = h.extendable()
 	switch {
 	case err != nil:
-		h.Entry.goOnAfter(rd)
+		h.Entry.advanceAfterEnd(rd)
 	case h.joint: // a re-entry's: the server knows nothing of its lease
 		h.acknowledged(h.Entry.Port.Now(), x.Lease)
 		h.Port.WakeAt(h.timeOut())

@@ -125,7 +125,7 @@ func (t *Grant) Gone(why Loss, rd *Ready) {
 		return
 	}
 	t.Entry.lose(h, why, rd)
-	t.Entry.goOnAfter(rd)
+	t.Entry.advanceAfterEnd(rd)
 }
 
 // renewable reports whether a renewal concerns the hold still. If not, the grant loses its
@@ -140,7 +140,7 @@ func (h *Hold) renewable(now clock.Instant, rd *Ready) bool {
 	h.boundReleases()
 	if h.state != live {
 		h.forServer = true
-		h.Entry.goOnAfter(rd)
+		h.Entry.advanceAfterEnd(rd)
 		return false
 	}
 	return true

@@ -117,7 +117,7 @@ func (r *Entry) handOver(h *Hold, a *Request, rd *Ready) {
 	next := h.another(a)
 	r.hold = next
 	r.Port.Counters().Released++
-	h.settleUnlock(nil, rd)
+	h.completeUnlocks(nil, rd)
 	a.grant(next, rd)
 }
 
@@ -186,7 +186,7 @@ func (t *Grant) grantsOne() bool {
 // ahead is the Entry of the writers that a new request of r may have to stay behind; nil if
 // there is none.
 func (r *Entry) ahead(a *Request) *Entry {
-	if r.Place == 0 || a.beside() != nil {
+	if r.ReaderIndex == 0 || a.beside() != nil {
 		return nil
 	}
 	return r.Port.Ahead(r)
@@ -213,16 +213,16 @@ func (r *Entry) overtaken() *Entry {
 	return nil
 }
 
-// stayBehind has r ask no server until it is its turn. The writers must hear of a removal, for
+// waitBehindWriter has r ask no server until it is its turn. The writers must hear of a removal, for
 // nobody else here does.
-func (r *Entry) stayBehind(w *Entry) {
+func (r *Entry) waitBehindWriter(w *Entry) {
 	r.blocked = BehindWriter
 	if own := r.sub; own != nil {
 		own.Port.Silence()
 		own.end()
 	}
 	w.sub.stopLingering()
-	w.settled()
+	w.finishTransition()
 }
 
 // timely is the hold if its time is not over. It does not end one whose time is over: that is
@@ -241,9 +241,9 @@ func (r *Entry) yieldToReaders() {
 	}
 }
 
-// letForward has those go on that are BehindWriter r, if it is their turn.
-func (r *Entry) letForward(rd *Ready) {
-	if r.telling != 0 || r.hold != nil {
+// advanceReaders has those go on that are BehindWriter r, if it is their turn.
+func (r *Entry) advanceReaders(rd *Ready) {
+	if r.endingContexts != 0 || r.hold != nil {
 		return
 	}
 	if r.blocked == YieldingToReaders || r.waiters.Len() == 0 && r.Port.Behind(r) {
@@ -251,19 +251,19 @@ func (r *Entry) letForward(rd *Ready) {
 	}
 }
 
-// GoForward goes on with readers that were BehindWriter, or fails them if there is a reason.
-func (r *Entry) GoForward(why error, rd *Ready) {
+// AdvanceReader goes on with readers that were BehindWriter, or fails them if there is a reason.
+func (r *Entry) AdvanceReader(why error, rd *Ready) {
 	if !r.unblock(BehindWriter) {
 		return
 	}
 	for a := r.First(); a != nil && why != nil; a = r.First() {
 		a.fail(why, rd)
 	}
-	r.GoOn(rd)
+	r.Advance(rd)
 }
 
-// GoAfter goes on with the name that was YieldingToReaders, when those that were BehindWriter have gone on.
-func (r *Entry) GoAfter(rd *Ready) {
+// AdvanceWriter goes on with the name that was YieldingToReaders, when those that were BehindWriter have gone on.
+func (r *Entry) AdvanceWriter(rd *Ready) {
 	r.unblock(YieldingToReaders)
-	r.goOnAfter(rd)
+	r.advanceAfterEnd(rd)
 }

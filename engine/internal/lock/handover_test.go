@@ -300,7 +300,7 @@ func TestAHoldWithContextsIsHandedOverWhenTheyHaveEnded(t *testing.T) {
 	if next.hold != nil || u.delivered != 0 || rd.Ended == nil {
 		t.Fatalf("before its contexts have ended: %+v, %+v", next, u)
 	}
-	l.does(func(after *Ready) { r.Told(rd.Ended, after) })
+	l.does(func(after *Ready) { r.ContextsEnded(rd.Ended, after) })
 	if next.hold == nil || u.delivered != 1 {
 		t.Errorf("after that: %+v, %+v", next, u)
 	}
@@ -345,7 +345,7 @@ func TestAfterTheLastHandOverTheSubscriptionLingers(t *testing.T) {
 	l.unlock(next.hold)
 	l.is(r, Releasing)
 	l.reply(r, Outcome{})
-	if w.listening || !r.Out {
+	if w.listening || !r.Detached {
 		t.Errorf("left: %+v", r.View())
 	}
 }
@@ -408,7 +408,7 @@ func TestATenureThatIsNotRenewedAnyMoreIsNotHandedOver(t *testing.T) {
 		u.Port = u
 		c.hold.Unlock(&u.Unlock, &rd)
 		l.does(func(rd *Ready) { renewal(l, c.hold.Grant, rd) })
-		l.does(func(after *Ready) { r.Told(rd.Ended, after) })
+		l.does(func(after *Ready) { r.ContextsEnded(rd.Ended, after) })
 		if r.Cmd.Action != Releasing || next.hold != nil {
 			t.Errorf("%s: command %d, %+v", what, r.Cmd.Action, next.hold)
 		}
@@ -449,7 +449,7 @@ func TestATenureOfWhichTheChannelSpokeWhileItWasReleasedIsNotHandedOver(t *testi
 		u.Port = u
 		c.hold.Unlock(&u.Unlock, &rd)
 		l.does(func(rd *Ready) { event(r.sub, rd) })
-		l.does(func(after *Ready) { r.Told(rd.Ended, after) })
+		l.does(func(after *Ready) { r.ContextsEnded(rd.Ended, after) })
 		if r.Cmd.Action != Releasing || next.hold != nil {
 			t.Errorf("%s: command %d, %+v", what, r.Cmd.Action, next.hold)
 		}

@@ -65,14 +65,14 @@ type holdExtra struct {
 	result         error // why it was lost; or what its release said, if it did not succeed
 	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
 
-	contexts   waitq.Set[Context]
-	token      int64 // the grant's fencing token, of the outermost hold
-	acked      int32 // replicas that had what validUntil counts from
-	lost       bool
-	untold     bool  // in the entry's list
-	ofQuorum   bool  // it is one of several servers'
-	nextEnded  *Hold // in a Ready
-	nextUntold *Hold
+	contexts        waitq.Set[Context]
+	token           int64 // the grant's fencing token, of the outermost hold
+	acked           int32 // replicas that had what validUntil counts from
+	lost            bool
+	unannounced     bool  // in the entry's list
+	ofQuorum        bool  // it is one of several servers'
+	nextEnded       *Hold // in a Ready
+	nextUnannounced *Hold
 }
 
 func (h *Hold) more() *holdExtra {
@@ -266,7 +266,7 @@ func (h *Hold) Fired(now clock.Instant, rd *Ready) {
 		if h.state == live {
 			h.Port.WakeAt(h.timeOut()) // it was extended
 		} else {
-			h.Entry.goOnAfter(rd)
+			h.Entry.advanceAfterEnd(rd)
 		}
 	case releasing:
 		if now < h.releaseBy() {
@@ -275,7 +275,7 @@ func (h *Hold) Fired(now clock.Instant, rd *Ready) {
 			break
 		}
 		h.giveUpRelease(rd)
-		h.Entry.goOnAfter(rd)
+		h.Entry.advanceAfterEnd(rd)
 	}
 }
 

@@ -102,7 +102,7 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, rd *Ready) {
 	if h.state != live {
 		// A child that is being released: the end of its parent settles it.
 		if h.state == releasing && h.Parent != nil {
-			h.settleUnlock(nil, rd)
+			h.completeUnlocks(nil, rd)
 		}
 		return
 	}
@@ -140,16 +140,16 @@ func (h *Hold) Check(now clock.Instant, rd *Ready) error {
 	h.check(now, rd)
 	why := h.Ending()
 	if why != nil {
-		h.Entry.goOnAfter(rd)
+		h.Entry.advanceAfterEnd(rd)
 	}
 	return why
 }
 
-// goOnAfter goes on with the entry of a hold that may have been lost just now.
+// advanceAfterEnd goes on with the entry of a hold that may have been lost just now.
 // If it ended before that, the entry may be another name's by now, or nobody's.
-func (r *Entry) goOnAfter(rd *Ready) {
-	if !r.Out {
-		r.GoOn(rd)
+func (r *Entry) advanceAfterEnd(rd *Ready) {
+	if !r.Detached {
+		r.Advance(rd)
 	}
 }
 
@@ -175,7 +175,7 @@ func (r *Entry) StopWaiting(rd *Ready) {
 		})
 	}
 	r.failAll(rd)
-	r.GoOn(rd)
+	r.Advance(rd)
 }
 
 func (r *Entry) failAll(rd *Ready) {
@@ -197,13 +197,13 @@ func (r *Entry) LoseHold(why Loss, rd *Ready) {
 	if r.hold != nil {
 		r.lose(r.hold, why, rd)
 	}
-	r.GoOn(rd)
+	r.Advance(rd)
 }
 
 // Drop ends all that is left: nothing will be sent any more.
 func (r *Entry) Drop(rd *Ready) {
 	r.drop(rd)
-	r.GoOn(rd)
+	r.Advance(rd)
 }
 
 // shut ends what a command belonged to: the client is closed.

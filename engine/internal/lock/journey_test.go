@@ -31,8 +31,8 @@ func TestAnUncontendedLockIsTwoCommandsAndLeavesNothing(t *testing.T) {
 		t.Errorf("while it is released: %+v", c.hold)
 	}
 	l.reply(r, Outcome{})
-	if u.delivered != 1 || u.Err != nil || !r.Out || len(l.idle) != 1 {
-		t.Errorf("released: %+v, out %v, idle %v", u, r.Out, l.idle)
+	if u.delivered != 1 || u.Err != nil || !r.Detached || len(l.idle) != 1 {
+		t.Errorf("released: %+v, out %v, idle %v", u, r.Detached, l.idle)
 	}
 	if !c.hold.finished || c.hold.renewed || len(l.released) != 1 || l.released[0] != c.hold.ID {
 		t.Errorf("after it: %+v, releases answered of %v", c.hold, l.released)
@@ -56,7 +56,7 @@ func TestAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
 		t.Errorf("%v, owner %d, %+v", c.err, r.Cmd.ID, l.count)
 	}
 	l.reply(r, Outcome{})
-	if !r.Out {
+	if !r.Detached {
 		t.Errorf("something is left: %+v", r.View())
 	}
 }
@@ -84,7 +84,7 @@ func TestAnAcquireWithoutAnAnswerIsReleasedThreeTimes(t *testing.T) {
 		l.is(r, Compensating)
 		l.reply(r, Outcome{Reply: NotOwner})
 	}
-	if !r.Out || d.Port.(*note).at != 0 {
+	if !r.Detached || d.Port.(*note).at != 0 {
 		t.Errorf("something is left: %+v", r.View())
 	}
 }
@@ -172,7 +172,7 @@ func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 				l.reply(r, *c.orphan)
 			}
 			l.is(r, c.last)
-			for i := 0; !r.Out; i++ {
+			for i := 0; !r.Detached; i++ {
 				switch {
 				case i > 10:
 					t.Fatalf("something is left: %+v", r.View())
@@ -214,7 +214,7 @@ func TestTheReleaseWaitsForTheContexts(t *testing.T) {
 	}
 	other := l.ask(r, false)
 	l.is(r, NoCommand)
-	l.does(func(rd *Ready) { r.Told(&c.hold.Hold, rd) })
+	l.does(func(rd *Ready) { r.ContextsEnded(&c.hold.Hold, rd) })
 	if !c.hold.told {
 		t.Error("nobody was told")
 	}

@@ -108,7 +108,7 @@ func (h *tenant) Ended(why Loss)           { h.ended++; h.why = why }
 func (h *tenant) Lost(Loss)                {}
 func (h *tenant) GrantOver()               { h.renewed = false }
 func (h *tenant) Over()                    { h.alarm, h.finished = 0, true }
-func (h *tenant) Told()                    { h.told = true }
+func (h *tenant) CloseDone()               { h.told = true }
 
 // caller is who asks for a lock.
 type caller struct {
@@ -120,7 +120,7 @@ type caller struct {
 	giveUp    clock.Instant
 }
 
-func (c *caller) Settled(h *Hold, why error) {
+func (c *caller) OnResult(h *Hold, why error) {
 	c.settled++
 	if c.err = why; h != nil {
 		c.hold = h.Port.(*tenant)
@@ -129,7 +129,7 @@ func (c *caller) Settled(h *Hold, why error) {
 func (c *caller) Deliver() { c.delivered++ }
 func (c *caller) GiveUpAt(at clock.Instant) {
 	c.giveUp = at
-	c.Bound(c)
+	c.SetDeadline(c)
 }
 func (c *caller) Over() { c.giveUp = 0 }
 

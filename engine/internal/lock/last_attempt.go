@@ -11,7 +11,7 @@ import (
 // LastAttempt is the result of the name's latest try, for the errors of acquisitions that stop
 // waiting: a busy lock must not look like an outage, nor an outage like a busy lock. It
 // belongs to the name, not to one acquisition: the second waiter in the queue never tries
-// itself. It is forgotten when the name is idle (see Entry.settled).
+// itself. It is forgotten when the name is idle (see Entry.finishTransition).
 //
 // Every state says one of the two, so that an acquisition that has waited as long as it may is
 // never told neither. Only tries change it, and what ends HeldHere. In particular, the answer to
@@ -120,7 +120,7 @@ func (a *Request) Obstacle(late bool) error {
 	switch {
 	case holder != nil && holder.state == live:
 		return &lockerr.Held{TTL: max(holder.Until().Sub(now), 0), Here: true, ID: holder.ID, Kind: holder.Kind}
-	case r.telling != 0:
+	case r.endingContexts != 0:
 		return &lockerr.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
 	case r.blocked == Disconnected && !r.Port.Up(r.Route), late && a.ownTryUnanswered():
 	case tried == HeldElsewhere:

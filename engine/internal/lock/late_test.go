@@ -58,7 +58,7 @@ type stretch struct {
 	settled int
 }
 
-func (x *stretch) Settled() { x.settled++ }
+func (x *stretch) OnResult() { x.settled++ }
 
 // It is the clock that says when a hold has ended, and loss is irrevocable. What the server has been
 // asked for meanwhile is owed for as long as it may last there.

@@ -47,7 +47,7 @@ func TestReaders_JoinsAFixedLease(t *testing.T) {
 	if x.hold.Entry.Cmd.Action == Releasing && b.hold.IsLive() {
 		t.Errorf("TWO HOLDERS: release of owner %d is sent while a reader of that owner is live", x.hold.Entry.Cmd.ID)
 		l.reply(r, Outcome{})
-		t.Errorf("after the release: live %v, valid for %v, Held %d, resource out %v, hold %v", b.hold.IsLive(), b.hold.Until().Sub(l.now), l.count.Held, r.Out, r.hold != nil)
+		t.Errorf("after the release: live %v, valid for %v, Held %d, resource out %v, hold %v", b.hold.IsLive(), b.hold.Until().Sub(l.now), l.count.Held, r.Detached, r.hold != nil)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestReaders_QueueDangles(t *testing.T) {
 	for r.Cmd.Action != NoCommand {
 		l.reply(r, Outcome{BatchReplies: make([]Reply, 1)})
 	}
-	if !r.Out {
+	if !r.Detached {
 		t.Fatalf("%+v", r.View())
 	}
 	if l.readers.queue == r {
@@ -118,8 +118,8 @@ func TestReaders_ForbiddenFailsOnlyTheFirst(t *testing.T) {
 	if rd.AdvanceReaders == nil {
 		t.Fatal("no forward")
 	}
-	l.does(func(fx2 *Ready) { a.res.GoForward(rd.Err, fx2) })
-	l.does(func(fx2 *Ready) { l.writers.GoAfter(fx2) })
+	l.does(func(fx2 *Ready) { a.res.AdvanceReader(rd.Err, fx2) })
+	l.does(func(fx2 *Ready) { l.writers.AdvanceWriter(fx2) })
 	if a.err == nil || b.err == nil || c.err == nil {
 		t.Errorf("%v | %v | %v; %+v", a.err, b.err, c.err, b.res.View())
 	}

@@ -43,8 +43,8 @@ type Port interface {
 	Pause(r *Entry, at clock.Instant)
 	// Unstalled: a name that recovery lists has nothing to send any more.
 	Unstalled(r *Entry)
-	// Idle: nothing is left of a name. Its entry is Out, and may serve another (see
-	// Reset), unless it is Spent.
+	// Idle: nothing is left of a name. Its entry is Detached, and may serve another (see
+	// Reset), unless it is Pinned.
 	Idle(r *Entry)
 
 	// Ahead is, of a name whose requests are apart from each other, the Entry of those that
@@ -81,7 +81,7 @@ type Traits struct {
 	Batches         bool // one command may release several owners, and acquire, too
 	PerRequestEntry bool // each request has an Entry of its own, with the grant that it gets
 	JoinsReaders    bool // but those who want nothing else share one; see readers.go
-	ServerQueue     bool // a refusal queues the owner on the server; see place.go
+	ServerQueue     bool // a refusal queues the owner on the server; see fairqueue.go
 	// MultiHolder: there are permits for many. Those who wait share an Entry, and a grant, of one
 	// permit or more, has one of its own from its grant on.
 	MultiHolder bool
@@ -172,16 +172,16 @@ const (
 
 // RequestPort is the caller of a Request.
 type RequestPort interface {
-	// Settled is called under the shard's lock: it has its verdict, a hold or why there is
+	// OnResult is called under the shard's lock: it has its verdict, a hold or why there is
 	// none. Deliver follows, without it.
-	Settled(h *Hold, why error)
+	OnResult(h *Hold, why error)
 	Deliver()
 	// GiveUpAt calls Bound with what cancels the request at an instant.
 	GiveUpAt(at clock.Instant)
 }
 
 // Bound is a timer that cancels a request.
-type Bound interface {
+type Deadline interface {
 	// Over: the request has ended.
 	Over()
 }
@@ -203,7 +203,7 @@ type HoldPort interface {
 	// Over: it needs no timer.
 	Over()
 	// Told: its contexts have ended, and everybody may know.
-	Told()
+	CloseDone()
 }
 
 // SubscriptionPort is the alarm and the channel of a Wait.
@@ -228,4 +228,4 @@ type CompensationPort interface {
 type UnlockPort interface{ Deliver() }
 
 // ExtendPort is the caller of an Extend: Settled is called under the shard's lock.
-type ExtendPort interface{ Settled() }
+type ExtendPort interface{ OnResult() }

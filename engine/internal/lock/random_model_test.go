@@ -48,7 +48,7 @@ type traveller struct {
 	seen   bool
 }
 
-func (j *journey) Settled() {}
+func (j *journey) OnResult() {}
 
 func (j *journey) log(format string, args ...any) {
 	j.story = append(j.story, fmt.Sprintf("%v: ", j.now.Sub(clock.Instant(time.Hour)))+fmt.Sprintf(format, args...))
@@ -215,7 +215,7 @@ func (j *journey) check() {
 	if holders > 1 {
 		j.fail("%d holders", holders)
 	}
-	if v := j.r; v.Cmd.Action == NoCommand && v.blocked == NotBlocked && v.telling == 0 && !v.Out {
+	if v := j.r; v.Cmd.Action == NoCommand && v.blocked == NotBlocked && v.endingContexts == 0 && !v.Detached {
 		if h := v.hold; h != nil && h.state == releasing {
 			j.fail("an Unlock is forgotten")
 		}
@@ -229,7 +229,7 @@ func (j *journey) check() {
 			j.fail("the head sleeps for ever")
 		}
 	}
-	if v := j.r; !v.Out && v.telling == 0 && v.hold != nil && v.hold.state == live && v.waiters.Len() > 0 && v.hold.Parent == nil {
+	if v := j.r; !v.Detached && v.endingContexts == 0 && v.hold != nil && v.hold.state == live && v.waiters.Len() > 0 && v.hold.Parent == nil {
 		if v.sub == nil {
 			j.fail("no wait behind a hold")
 		}
@@ -255,7 +255,7 @@ func (j *journey) check() {
 			j.fail("caller %d has waited as long as it may, and is told %v", i, why)
 		}
 	}
-	if j.r.Out && j.r.InUse() {
+	if j.r.Detached && j.r.InUse() {
 		j.fail("it went with something left")
 	}
 }
@@ -278,7 +278,7 @@ func (j *journey) timers() (next clock.Instant) {
 			j.do(j.r.PauseOver)
 			continue
 		case j.r.blocked == Disconnected:
-			j.do(func(rd *Ready) { j.r.Resume(nil, rd) })
+			j.do(func(rd *Ready) { j.r.Reconnected(nil, rd) })
 			continue
 		}
 		fired := false

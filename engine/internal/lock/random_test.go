@@ -32,7 +32,7 @@ func (j *journey) ask() {
 			}
 		}
 	}
-	if j.r.Out {
+	if j.r.Detached {
 		j.r = j.name()
 	}
 	j.callers = append(j.callers, c)
@@ -196,7 +196,7 @@ func (j *journey) step() {
 			h := j.told[0]
 			j.told = j.told[1:]
 			j.log("contexts of %d have ended", h.ID)
-			j.do(func(rd *Ready) { h.Entry.Told(h, rd) })
+			j.do(func(rd *Ready) { h.Entry.ContextsEnded(h, rd) })
 		}
 	case n == 32 && j.rnd.IntN(3) == 0:
 		if j.lapse(); j.owner != 0 {
@@ -275,7 +275,7 @@ func (j *journey) finish() {
 		for len(j.told) > 0 {
 			h := j.told[0]
 			j.told = j.told[1:]
-			j.do(func(rd *Ready) { h.Entry.Told(h, rd) })
+			j.do(func(rd *Ready) { h.Entry.ContextsEnded(h, rd) })
 			busy = true
 		}
 		for k, c := range j.callers {
@@ -294,7 +294,7 @@ func (j *journey) finish() {
 		if busy {
 			continue
 		}
-		if j.r.Out || !j.r.InUse() && j.r.sub == nil && j.r.blocked == NotBlocked {
+		if j.r.Detached || !j.r.InUse() && j.r.sub == nil && j.r.blocked == NotBlocked {
 			break
 		}
 		if next == 0 {

@@ -38,7 +38,7 @@ import (
 //  2. Tenure.joined has all holds of the grant, and Entry.hold is the first of them. An unlocked hold
 //     leaves at once if there are others. The last one is released as in any Entry.
 //  3. A loss of the grant ends all of its holds in one transition. While contexts of any of them are alive,
-//     neither the compensation nor the release of the last one is sent (Resource.telling).
+//     neither the compensation nor the release of the last one is sent (Resource.endingContexts).
 //  4. An Entry of readers has a hold or waiters, never both. So waiters that are BehindWriter a writer do
 //     not hold back the release that this writer waits for.
 //  5. The server counts a joint owner once. Re-entries are counted here, one at a time, and their leases end
@@ -82,7 +82,7 @@ func (s *Readers) For(a *Request) *Entry {
 
 // gather has readers that arrive from now on wait together with a, which is being admitted.
 func (r *Entry) gather(a *Request) {
-	if r.Place != 0 && !a.Once && a.beside() == nil && r.joins(a) {
+	if r.ReaderIndex != 0 && !a.Once && a.beside() == nil && r.joins(a) {
 		r.Port.Readers(r).queue = r
 	}
 }
@@ -92,7 +92,7 @@ func (s *Readers) open() *Hold {
 	if s == nil || s.grant == nil {
 		return nil
 	}
-	if w := s.grant.Port.Ahead(s.grant); w != nil && (w.hold != nil || w.telling != 0) {
+	if w := s.grant.Port.Ahead(s.grant); w != nil && (w.hold != nil || w.endingContexts != 0) {
 		return nil
 	}
 	return s.grant.timely() // nil once it has ended: its time is over then
@@ -101,7 +101,7 @@ func (s *Readers) open() *Hold {
 // share has the waiters of r join what was granted to r just now, and readers that arrive from now on.
 func (r *Entry) share(now clock.Instant, rd *Ready) {
 	s := r.Port.Readers(r)
-	if r.Place == 0 && s != nil {
+	if r.ReaderIndex == 0 && s != nil {
 		s.grant = nil // a writer was granted the lock, so this grant was removed; its renewal will tell
 	}
 	if !r.hold.joint {
@@ -123,11 +123,11 @@ func (r *Entry) share(now clock.Instant, rd *Ready) {
 	r.joinAll(r.hold, rd)
 }
 
-// letIn has the waiters of r join the grant. After its turn they sleep once, waiting for the release. It reports
+// admitReaders has the waiters of r join the grant. After its turn they sleep once, waiting for the release. It reports
 // false if there is no grant, so that the head has to try.
-func (r *Entry) letIn(rd *Ready) bool {
+func (r *Entry) admitReaders(rd *Ready) bool {
 	a := r.First()
-	if r.Place == 0 || a == nil || !r.joins(a) {
+	if r.ReaderIndex == 0 || a == nil || !r.joins(a) {
 		return false
 	}
 	s := r.Port.Readers(r)
@@ -209,7 +209,7 @@ func (h *Hold) endHere(rd *Ready) {
 	case !h.joint:
 	case h.Parent == nil && h.state == releasing && h.leaveOthers():
 		h.released(nil, rd)
-	case h.Parent != nil && h.IsTold():
+	case h.Parent != nil && h.IsAnnounced():
 		if h.state == releasing {
 			h.released(nil, rd)
 		}

@@ -26,7 +26,7 @@ func newReadersLab(t *testing.T) *readersLab {
 func (l *readersLab) cell() *Entry {
 	r := l.name()
 	l.cells = append(l.cells, r)
-	r.Place = int32(len(l.cells))
+	r.ReaderIndex = int32(len(l.cells))
 	return r
 }
 
@@ -133,7 +133,7 @@ func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 		t.Fatalf("the last one: %+v", u)
 	}
 	l.reply(grant, Outcome{})
-	if u.delivered != 1 || u.Err != nil || b.hold.renewed || !grant.Out || l.readers.grant != nil {
+	if u.delivered != 1 || u.Err != nil || b.hold.renewed || !grant.Detached || l.readers.grant != nil {
 		t.Errorf("%+v, %+v", u, grant.View())
 	}
 	if u := l.unlock(a.hold); !errors.Is(u.Err, lockerr.ErrNotHeld) {
@@ -218,7 +218,7 @@ func TestReaders_ALossIsThatOfAll(t *testing.T) {
 		if rd.Ended != &b.hold.Hold || rd.Send != nil || grant.Cmd.Action != NoCommand || l.count.Held != 0 {
 			t.Fatalf("%s: a context is alive, and %+v is sent", what, grant.View())
 		}
-		l.does(func(rd *Ready) { grant.Told(&b.hold.Hold, rd) })
+		l.does(func(rd *Ready) { grant.ContextsEnded(&b.hold.Hold, rd) })
 		if !b.hold.told || !c.hold.told {
 			t.Errorf("%s: nobody is told", what)
 		}
@@ -255,7 +255,7 @@ func TestReaders_TheContextsOfOne_KeepTheReleaseBack(t *testing.T) {
 	if l.is(a.hold.Entry, NoCommand); last.delivered != 0 {
 		t.Fatal("a context is alive")
 	}
-	if sent := l.does(func(rd *Ready) { a.hold.Entry.Told(&a.hold.Hold, rd) }); sent != a.hold.Entry || !a.hold.told {
+	if sent := l.does(func(rd *Ready) { a.hold.Entry.ContextsEnded(&a.hold.Hold, rd) }); sent != a.hold.Entry || !a.hold.told {
 		t.Fatal("it does not go on")
 	}
 	l.is(a.hold.Entry, Releasing)
@@ -286,7 +286,7 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 			l.does(func(rd *Ready) { q.sub.AlarmFired(rd) })
 			l.has(b, a)
 			l.has(c, a)
-			if l.joined(a); !q.Out {
+			if l.joined(a); !q.Detached {
 				t.Errorf("its place is left: %+v", q.View())
 			}
 			continue
@@ -342,7 +342,7 @@ func TestReaders_WhoComesAsAWriterWaits_IsBehindIt(t *testing.T) {
 	if rd.AdvanceReaders != l.writers {
 		t.Fatal("they do not come next")
 	}
-	l.does(func(rd *Ready) { b.res.GoForward(nil, rd) })
+	l.does(func(rd *Ready) { b.res.AdvanceReader(nil, rd) })
 	l.reply(b.res, Outcome{})
 	l.has(c, b)
 }
@@ -386,7 +386,7 @@ func TestReaders_OneBesideAWriter_IsJoinedWhenThatIsReleased(t *testing.T) {
 	l.is(try.res, Acquiring) // the answer is not there yet
 	var rd Ready
 	l.writers.Replied(&Outcome{Sent: l.now, Now: l.now}, &rd)
-	l.does(func(rd *Ready) { behind.res.GoForward(nil, rd) })
+	l.does(func(rd *Ready) { behind.res.AdvanceReader(nil, rd) })
 	l.has(behind, r)
 	l.has(early, r)
 	l.joined(r)
@@ -461,7 +461,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	if rd.Ended != &c.hold.Hold || u.delivered != 0 || d.hold != nil {
 		t.Fatalf("its contexts are alive: %+v", u)
 	}
-	l.does(func(rd *Ready) { grant.Told(&c.hold.Hold, rd) })
+	l.does(func(rd *Ready) { grant.ContextsEnded(&c.hold.Hold, rd) })
 	if u.delivered != 1 || d.hold == nil {
 		t.Fatalf("%+v, %v", u, d.err)
 	}
@@ -528,7 +528,7 @@ func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
 		t.Fatalf("%+v", short.hold)
 	}
 	l.waits(next)
-	l.does(func(rd *Ready) { grant.Told(&short.hold.Hold, rd) })
+	l.does(func(rd *Ready) { grant.ContextsEnded(&short.hold.Hold, rd) })
 	if next.hold == nil || next.hold.Parent != &b.hold.Hold {
 		t.Fatalf("%+v, %v", next.hold, next.err)
 	}
@@ -552,14 +552,14 @@ func TestReaders_WhoGivesUp_LeavesNoPlaceToWait(t *testing.T) {
 	l.now = l.now.Add(l.cfg.HandOverFor)
 	b := l.come()
 	l.does(func(rd *Ready) { b.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
-	if !b.res.Out || l.readers.queue != nil || l.readers.grant != a.hold.Entry {
+	if !b.res.Detached || l.readers.queue != nil || l.readers.grant != a.hold.Entry {
 		t.Errorf("%+v", b.res.View())
 	}
 }
 
 type settler struct{}
 
-func (settler) Settled() {}
+func (settler) OnResult() {}
 
 // Nobody is left waiting when the name is given up.
 func TestReaders_StopWaiting_EndsAllThatWaits(t *testing.T) {

@@ -8,7 +8,7 @@ import "github.com/pawl-lock/pawl/engine/internal/waitq"
 // and telling callers their results. No user code runs under a lock.
 //
 // A transition that ends a hold with contexts sends nothing: the next command is chosen
-// when the contexts have ended (see telling.go).
+// when the contexts have ended (see contexts.go).
 //
 // A Ready lives on the stack: its lists are linked through their own members, and
 // nothing points back to it.
@@ -34,7 +34,7 @@ func (rd *Ready) finish(a *Request, h *Hold, why error) {
 		panic("BUG: engine: acquisition finished twice")
 	}
 	a.listed = true
-	a.Port.Settled(h, why)
+	a.Port.OnResult(h, why)
 	rd.acquired.Push(&a.place)
 }
 

@@ -6,19 +6,19 @@ import (
 
 // Unlock is one call of Unlock or UnlockAsync that waits for the release.
 type Unlock struct {
-	Port UnlockPort
-	Told bool // Err is the verdict, and on its way; guarded by the shard's lock
-	Err  error
+	Port    UnlockPort
+	Decided bool // Err is the verdict, and on its way; guarded by the shard's lock
+	Err     error
 	// ByNobody: the engine gives back what nobody wants. That is released, not handed over: the
 	// next one may not want it either, and so on, all in one call on an event loop.
 	ByNobody bool
 	next     *Unlock // of its hold, and then of a Ready
 }
 
-// tell gives the verdict; the caller holds the shard's lock. From here on the
+// complete gives the verdict; the caller holds the shard's lock. From here on the
 // waiting goroutine takes it and nothing else.
-func (u *Unlock) tell(err error, rd *Ready) {
-	u.Err, u.Told = err, true
+func (u *Unlock) complete(err error, rd *Ready) {
+	u.Err, u.Decided = err, true
 	rd.finishUnlock(u)
 }
 
@@ -48,12 +48,12 @@ func (h *Hold) Unlock(u *Unlock, rd *Ready) {
 		}
 		h.await(u)
 		h.endHere(rd)
-		h.Entry.GoOn(rd)
+		h.Entry.Advance(rd)
 	case h.state == releasing:
 		h.await(u)
 	default:
-		u.tell(h.UnlockResult(), rd)
-		h.Entry.goOnAfter(rd) // check may have ended h, or what it was a re-entry of
+		u.complete(h.UnlockResult(), rd)
+		h.Entry.advanceAfterEnd(rd) // check may have ended h, or what it was a re-entry of
 	}
 }
 
@@ -100,7 +100,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 	case o.Result == Replied && o.Reply != NotOwner:
 		if o.Reply == NotPublished {
 			r.Port.Unheard(r.Name)
-			r.wakeWriters(rd)
+			r.wakeWriter(rd)
 		}
 		r.ended(c, o, rd)
 		if c.Action == Decrementing {
@@ -145,7 +145,7 @@ func (r *Entry) releaseFoundNothing(h *Hold, why Loss, rd *Ready) {
 	r.Port.Counters().Lost[why]++
 	parent := h.Parent
 	h.leave()
-	h.settleUnlock(r.Port.LossError(h.Kind, h.Name, why), rd)
+	h.completeUnlocks(r.Port.LossError(h.Kind, h.Name, why), rd)
 	if parent != nil {
 		r.lose(parent.Root(), why, rd)
 	}
@@ -162,7 +162,7 @@ func (h *Hold) released(result error, rd *Ready) {
 			n.Unknown++
 		}
 	}
-	h.settleUnlock(result, rd)
+	h.completeUnlocks(result, rd)
 }
 
 // leave takes a hold that was being released out of its name.
@@ -182,8 +182,8 @@ func (h *Hold) leave() {
 	r.yieldToReaders()
 }
 
-// settleUnlock tells the callers that wait for the release.
-func (h *Hold) settleUnlock(result error, rd *Ready) {
+// completeUnlocks tells the callers that wait for the release.
+func (h *Hold) completeUnlocks(result error, rd *Ready) {
 	h.setOver()
 	if result != nil {
 		h.more().result = result
@@ -191,7 +191,7 @@ func (h *Hold) settleUnlock(result error, rd *Ready) {
 	for h.unlocks != nil {
 		u := h.unlocks
 		h.unlocks, u.next = u.next, nil
-		u.tell(result, rd)
+		u.complete(result, rd)
 	}
 }
 

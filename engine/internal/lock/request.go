@@ -58,13 +58,13 @@ type Rare struct {
 	Beside           *Hold         // of the same name: its owner does not keep the request out
 	Hasty            bool          // Once: and any refusal is an answer, since other locks are held meanwhile
 
-	owner  int64 // at the server's queue; see place.go
+	owner  int64 // at the server's queue; see fairqueue.go
 	queued bool  // it has been refused there
 
-	bound   Bound // what ends it by its own time
-	outage  Bound // what ends it when its server is away for too long
-	behind  int64 // the id of the command that was out when a was bounded so
-	refusal error // why the server has not answered; see tried
+	bound   Deadline // what ends it by its own time
+	outage  Deadline // what ends it when its server is away for too long
+	behind  int64    // the id of the command that was out when a was bounded so
+	refusal error    // why the server has not answered; see tried
 }
 
 // Init makes a ready to be admitted.
@@ -187,7 +187,7 @@ func (a *Request) refuseLocal(h *Hold, rd *Ready) {
 func (a *Request) Cancel(s lockerr.Stop, rd *Ready) {
 	r := a.res
 	a.fail(a.cancelError(s), rd)
-	r.GoOn(rd)
+	r.Advance(rd)
 }
 
 // giveUpAt bounds how long a TryLock waits for a connection, or for its turn.
@@ -199,10 +199,10 @@ func (a *Request) giveUpAt(at clock.Instant) {
 }
 
 // Bound notes what ends the request by its own time: Over is called when it has ended.
-func (a *Request) Bound(b Bound) { a.More().bound = b }
+func (a *Request) SetDeadline(b Deadline) { a.More().bound = b }
 
-// BoundByOutage is Bound for what ends it when its server is away for too long.
-func (a *Request) BoundByOutage(b Bound) { a.More().outage = b }
+// SetOutageDeadline is Bound for what ends it when its server is away for too long.
+func (a *Request) SetOutageDeadline(b Deadline) { a.More().outage = b }
 
 // Acks is how many replicas must have a grant: a number, or one of those below.
 type Acks int16
@@ -235,10 +235,10 @@ func covers(a, b Acks) bool {
 	return b > 0 && b <= a
 }
 
-// settleReplicas is called when it is clear which hold a re-enters, if any: how many
+// resolveAcks is called when it is clear which hold a re-enters, if any: how many
 // replicas does it want, if the caller did not say? An error if its hold would be
 // renewed, with its parent's lease, for fewer.
-func (a *Request) settleReplicas() error {
+func (a *Request) resolveAcks() error {
 	switch {
 	case a.Parent == nil && !a.AckedGiven:
 		a.Want = a.res.Port.Config().Replicas
@@ -253,8 +253,8 @@ func (a *Request) settleReplicas() error {
 	return nil
 }
 
-// Bounded is what ends the request by its own time; nil if nothing does.
-func (a *Request) Bounded() Bound {
+// Deadline is what ends the request by its own time; nil if nothing does.
+func (a *Request) Deadline() Deadline {
 	if a.rare == nil {
 		return nil
 	}

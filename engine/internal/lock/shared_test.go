@@ -51,7 +51,7 @@ func TestAPermitIsInNobodysWay(t *testing.T) {
 			t.Fatalf("%+v", sent)
 		}
 		l.reply(sent, Outcome{})
-		if u.delivered != 1 || u.Err != nil || !sent.Out {
+		if u.delivered != 1 || u.Err != nil || !sent.Detached {
 			t.Errorf("%+v", u)
 		}
 	}
@@ -135,7 +135,7 @@ func TestOfSeveralPermitsOneIsGone(t *testing.T) {
 		if c.hold.why != GoneOnServer {
 			t.Errorf("%d permits: %v", n, c.hold.why)
 		}
-		if want := n > 1; (cell.Cmd.Action == Compensating) != want || cell.Out == want {
+		if want := n > 1; (cell.Cmd.Action == Compensating) != want || cell.Detached == want {
 			t.Errorf("%d permits: %+v", n, cell.Cmd)
 		}
 	}

@@ -149,7 +149,7 @@ func (w *Subscription) AlarmFired(rd *Ready) {
 	case w.over:
 	case w.linger:
 		w.end()
-		w.res.settled()
+		w.res.finishTransition()
 	default:
 		w.act(w.Alarm(), rd)
 	}
@@ -169,11 +169,11 @@ func (w *Subscription) OnMessage(rd *Ready) {
 	}
 }
 
-// wakeWriters has the writers of this process try whose name a reader has released, if the server
+// wakeWriter has the writers of this process try whose name a reader has released, if the server
 // refused the message that would have told them.
-func (r *Entry) wakeWriters(rd *Ready) { rd.Wake = r.Port.Ahead(r) }
+func (r *Entry) wakeWriter(rd *Ready) { rd.Wake = r.Port.Ahead(r) }
 
-// Woken is called on what wakeWriters has found.
+// Woken is called on what wakeWriter has found.
 func (r *Entry) Woken(rd *Ready) {
 	if w := r.sub; w != nil {
 		w.OnMessage(rd)
@@ -206,7 +206,7 @@ func (w *Subscription) ChannelRefused(channel string, why error, rd *Ready) {
 		rd.AdvanceReaders, rd.Err = r, err
 		return
 	}
-	r.GoOn(rd)
+	r.Advance(rd)
 }
 
 // act does what the wait decided. A waiter behind a hold of this process asks no server: what would have
@@ -222,7 +222,7 @@ func (w *Subscription) act(action waitq.Action, rd *Ready) {
 	case r.waiters.Len() > 0 && r.block(Disconnected):
 		rd.Disconnected = r
 	}
-	r.settled()
+	r.finishTransition()
 }
 
 // sleepBehindHold puts a waiter behind a live hold of this process to sleep. The renewals of a hold look at it
@@ -268,7 +268,7 @@ func (t *Grant) untilVerify(now clock.Instant, d time.Duration) time.Duration {
 // linger keeps the subscription for a moment after the last waiter left, then ends it.
 func (r *Entry) linger() {
 	w := r.sub
-	if !w.Listening() || w.own || r.Place != 0 || r.Port.Closing() {
+	if !w.Listening() || w.own || r.ReaderIndex != 0 || r.Port.Closing() {
 		w.Port.Silence()
 		w.end()
 		return

@@ -13,7 +13,7 @@ func TestAWriterWithAReaderBesideItIsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r, cell := l.name(), l.name()
-	cell.Place, l.ahead, l.behind = 1, r, cell
+	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
 	c := l.ask(r, false)
 	l.reply(r, Outcome{})
 	ask := func() *caller {
@@ -47,7 +47,7 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r, cell := l.name(), l.name()
-	cell.Place, l.ahead, l.behind = 1, r, cell
+	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
 	first := l.ask(r, false)
 	l.reply(r, Outcome{})
 	next := l.ask(r, false)
@@ -73,9 +73,9 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 	if rd.AdvanceReaders != r || rd.Send != nil || r.Blocked() != YieldingToReaders {
 		t.Fatalf("the readers do not come first: %+v", r.View())
 	}
-	l.does(func(rd *Ready) { cell.GoForward(nil, rd) })
+	l.does(func(rd *Ready) { cell.AdvanceReader(nil, rd) })
 	l.is(cell, Acquiring)
-	l.does(func(rd *Ready) { r.GoAfter(rd) })
+	l.does(func(rd *Ready) { r.AdvanceWriter(rd) })
 	l.is(r, Acquiring)
 }
 
@@ -85,25 +85,25 @@ func TestReadersBehindAWriterThatGivesUpGoOn(t *testing.T) {
 	for _, who := range []string{"the writer", "the reader"} {
 		l := newHandOverLab(t)
 		r, cell := l.name(), l.name()
-		cell.Place, l.ahead, l.behind = 1, r, cell
+		cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
 		w := l.ask(r, false)
 		l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
 		reader := l.ask(cell, false)
 		var rd Ready
 		if who == "the reader" {
 			reader.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &rd)
-			if cell.Blocked() != NotBlocked || !cell.Out {
+			if cell.Blocked() != NotBlocked || !cell.Detached {
 				t.Errorf("the name of a reader that is gone: %+v", cell.View())
 			}
 			continue
 		}
 		w.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &rd)
-		if rd.AdvanceReaders != r || r.Out {
+		if rd.AdvanceReaders != r || r.Detached {
 			t.Errorf("the readers do not go on: %+v", r.View())
 		}
-		l.does(func(rd *Ready) { cell.GoForward(nil, rd) })
+		l.does(func(rd *Ready) { cell.AdvanceReader(nil, rd) })
 		l.is(cell, Acquiring)
-		l.does(func(rd *Ready) { r.GoAfter(rd) })
+		l.does(func(rd *Ready) { r.AdvanceWriter(rd) })
 	}
 }
 
@@ -112,7 +112,7 @@ func TestReadersBehindAWriterThatGivesUpInAnOutageGoOn(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r, cell := l.name(), l.name()
-	cell.Place, l.ahead, l.behind = 1, r, cell
+	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
 	w := l.ask(r, false)
 	reader := l.ask(cell, false)
 	l.reply(r, Outcome{Result: NotSent})
@@ -121,13 +121,13 @@ func TestReadersBehindAWriterThatGivesUpInAnOutageGoOn(t *testing.T) {
 	}
 	var rd Ready
 	w.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &rd)
-	if rd.AdvanceReaders != r || r.Out {
+	if rd.AdvanceReaders != r || r.Detached {
 		t.Fatalf("the readers do not go on: %+v", r.View())
 	}
-	l.does(func(rd *Ready) { cell.GoForward(nil, rd) })
+	l.does(func(rd *Ready) { cell.AdvanceReader(nil, rd) })
 	l.is(cell, Acquiring)
-	l.does(func(rd *Ready) { r.GoAfter(rd) })
-	if !r.Out || reader.Ended() {
+	l.does(func(rd *Ready) { r.AdvanceWriter(rd) })
+	if !r.Detached || reader.Ended() {
 		t.Errorf("the name is %+v", r.View())
 	}
 }
@@ -137,7 +137,7 @@ func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r, cell := l.name(), l.name()
-	cell.Place, l.ahead, l.behind = 1, r, cell
+	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
 	w := l.ask(r, false)
 	l.reply(r, Outcome{})
 	reader := l.ask(cell, false)
@@ -163,7 +163,7 @@ func TestReadersBehindAWriterThatMayNotListenFail(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r, cell := l.name(), l.name()
-	cell.Place, l.ahead, l.behind = 1, r, cell
+	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
 	w := l.ask(r, false)
 	l.reply(r, Outcome{})
 	reader := l.ask(cell, false)
@@ -174,9 +174,9 @@ func TestReadersBehindAWriterThatMayNotListenFail(t *testing.T) {
 	if rd.AdvanceReaders != r || bell.listening {
 		t.Fatalf("they go on: %v; it listens again: %v", rd.AdvanceReaders == r, bell.listening)
 	}
-	l.does(func(then *Ready) { cell.GoForward(rd.Err, then) })
-	l.does(func(rd *Ready) { r.GoAfter(rd) })
-	if !errors.Is(reader.err, lockerr.ErrInvalid) || !cell.Out || w.hold.state != live {
+	l.does(func(then *Ready) { cell.AdvanceReader(rd.Err, then) })
+	l.does(func(rd *Ready) { r.AdvanceWriter(rd) })
+	if !errors.Is(reader.err, lockerr.ErrInvalid) || !cell.Detached || w.hold.state != live {
 		t.Errorf("the reader is told %v, its name is %+v", reader.err, cell.View())
 	}
 	if bell.listening {
@@ -190,7 +190,7 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r, cell := l.name(), l.name()
-	cell.Place, l.ahead, l.behind = 1, r, cell
+	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
 	reader := l.ask(cell, false)
 	l.reply(cell, Outcome{Reply: HeldByOther, TTL: time.Hour}) // by another process
 	if v := cell.View(); !v.Asleep {
@@ -215,7 +215,7 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	if rd.AdvanceReaders != r || r.Blocked() != YieldingToReaders {
 		t.Fatalf("the reader does not come first: %+v", r.View())
 	}
-	l.does(func(rd *Ready) { cell.GoForward(nil, rd) })
+	l.does(func(rd *Ready) { cell.AdvanceReader(nil, rd) })
 	l.reply(cell, Outcome{})
 	if reader.hold == nil {
 		t.Error("it has nothing")

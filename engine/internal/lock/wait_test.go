@@ -99,7 +99,7 @@ func TestUnlock_SlotMoves_IsRepeatedWithin100ms(t *testing.T) {
 	}
 	l.is(r, Releasing)
 	l.reply(r, Outcome{Reply: NotOwner})
-	if u.Err != nil || !u.Told {
+	if u.Err != nil || !u.Decided {
 		t.Error(u.Err)
 	}
 }
@@ -162,7 +162,7 @@ func TestWait_BeginsWhileContextsEnd_SleepIsBounded(t *testing.T) {
 		l.does(func(rd *Ready) { h.Unlock(&u.Unlock, rd); ended = rd.Ended })
 		b := l.ask(r, false)
 		c := l.ask(r, false)
-		l.does(func(rd *Ready) { r.Told(ended, rd) })
+		l.does(func(rd *Ready) { r.ContextsEnded(ended, rd) })
 		if b.hold == nil || c.hold != nil {
 			t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.Action)
 		}
@@ -193,7 +193,7 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	l.does(func(rd *Ready) { h.Unlock(&u.Unlock, rd); ended = rd.Ended })
 	b := l.ask(r, false)
 	c := l.ask(r, false)
-	l.does(func(rd *Ready) { r.Told(ended, rd) })
+	l.does(func(rd *Ready) { r.ContextsEnded(ended, rd) })
 	if b.hold == nil || c.hold != nil {
 		t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.Action)
 	}

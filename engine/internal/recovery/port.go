@@ -40,7 +40,7 @@ type Name interface {
 	// Stalled looks at it: has it something to give back, or a hold, and by which route does
 	// it go?
 	Stalled() (urgent bool, route uint64)
-	// GoOn ends the stall. What it sends is counted by the pace; its answer comes to
+	// Advance ends the stall. What it sends is counted by the pace; its answer comes to
 	// Answered.
 	GoOn(by *lock.Throttle) Went
 	// Unwanted is whether nobody wants it any more. It is guarded by a lock of this package.

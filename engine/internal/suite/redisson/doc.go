@@ -81,7 +81,7 @@
 //	T22 two kinds of one name, two channels
 //	    engine/internal/suite/redisson/channels_test.go:TestAWaiterHearsTheChannelOfItsKind
 //	T23 forms of replies
-//	    engine/internal/driver/answer_test.go:TestAnswersAreReadForTheMachine
+//	    engine/internal/driver/reply_test.go:TestAnswersAreReadForTheMachine
 //	    engine/internal/suite/faults/garbage_test.go:TestLock_ScriptAnsweredWithGarbage_IsAnError
 //	    resp/wire/codec_test.go:TestDecode_NotRESP2_IsRefused
 //	T24 a count that is no number

@@ -61,37 +61,37 @@ func (h *Hold) announce(rd *Ready) {
 	if h.extra != nil {
 		n = h.extra.contexts.Len()
 	}
-	if n == 0 && r.telling == 0 {
-		h.Port.Told()
+	if n == 0 && r.endingContexts == 0 {
+		h.Port.CloseDone()
 		return
 	}
 	x := h.more()
-	x.untold, x.nextUntold, r.untold = true, r.untold, h
+	x.unannounced, x.nextUnannounced, r.unannounced = true, r.unannounced, h
 	if n > 0 {
-		r.telling++
+		r.endingContexts++
 		x.nextEnded, rd.Ended = rd.Ended, h
 		rd.Contexts += n
 	}
 }
 
 // Told goes on with a name whose holds, Ready.Ended, have been told.
-func (r *Entry) Told(ended *Hold, rd *Ready) {
+func (r *Entry) ContextsEnded(ended *Hold, rd *Ready) {
 	for h := ended; h != nil; {
 		x := h.extra
 		h, x.nextEnded, x.contexts = x.nextEnded, nil, waitq.Set[Context]{}
-		r.telling--
+		r.endingContexts--
 	}
-	for r.telling == 0 && r.untold != nil {
-		h := r.untold
+	for r.endingContexts == 0 && r.unannounced != nil {
+		h := r.unannounced
 		x := h.extra
-		r.untold, x.nextUntold, x.untold = x.nextUntold, nil, false
-		h.Port.Told()
+		r.unannounced, x.nextUnannounced, x.unannounced = x.nextUnannounced, nil, false
+		h.Port.CloseDone()
 		h.endHere(rd)
 	}
-	r.GoOn(rd)
+	r.Advance(rd)
 }
 
-// IsTold reports whether h has ended and everybody knows.
-func (h *Hold) IsTold() bool {
-	return h.ended && (h.extra == nil || !h.extra.untold)
+// IsAnnounced reports whether h has ended and everybody knows.
+func (h *Hold) IsAnnounced() bool {
+	return h.ended && (h.extra == nil || !h.extra.unannounced)
 }

@@ -49,7 +49,7 @@ func TestALostHoldLeavesTheQueue(t *testing.T) {
 	l.reply(r, Outcome{})
 	l.does(func(rd *Ready) {
 		c.hold.Grant.Gone(GoneOnServer, rd)
-		r.GoOn(rd)
+		r.Advance(rd)
 	})
 	if l.is(r, Compensating); r.Cmd.ID != c.hold.ID {
 		t.Errorf("it settles %d", r.Cmd.ID)

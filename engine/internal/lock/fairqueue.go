@@ -41,8 +41,8 @@ func (r *Entry) drawOwner(a *Request) int64 {
 	return x.owner
 }
 
-// keepsPlace notes that the owner of a try is on the server, if a asks again as that owner.
-func (a *Request) keepsPlace(c *Command) bool {
+// keepsQueuePlace notes that the owner of a try is on the server, if a asks again as that owner.
+func (a *Request) keepsQueuePlace(c *Command) bool {
 	if a.owner() == 0 || a.owner() != c.ID {
 		return false
 	}

@@ -310,7 +310,7 @@ func (s *stalledCount) Stalled() (urgent bool, route uint64) {
 func (s *stalledCount) GoOn(by *lock.Throttle) recovery.Went {
 	c, sends := s.count(), false
 	c.transition(func(rd *counter.Ready) {
-		c.Resume(rd)
+		c.Reconnected(rd)
 		if sends = rd.Send != nil; sends {
 			c.paced = by
 		}
@@ -320,7 +320,7 @@ func (s *stalledCount) GoOn(by *lock.Throttle) recovery.Went {
 	}
 	c.sh.mu.Lock()
 	defer c.sh.mu.Unlock()
-	if c.Stalls() {
+	if c.IsDisconnected() {
 		return recovery.StalledAgain
 	}
 	return recovery.Sent

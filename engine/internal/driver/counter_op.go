@@ -9,8 +9,8 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Ask is one operation on a count, with the shard of its name, whose lock guards it.
-type Ask struct {
+// CounterOp is one operation on a count, with the shard of its name, whose lock guards it.
+type CounterOp struct {
 	counter.Op
 	Shard *Shard
 
@@ -23,20 +23,20 @@ type Ask struct {
 }
 
 // Init makes it ready.
-func (a *Ask) Init(sh *Shard, p counter.OpPort, what counter.What, n int64) {
+func (a *CounterOp) Init(sh *Shard, p counter.OpPort, what counter.What, n int64) {
 	a.Op.Init(a, what, n)
 	a.Shard, a.port = sh, p
 	a.timer.Init(a)
 }
 
 // Bound gives the ask up after d, for that reason; nil: it did not find a server.
-func (a *Ask) Bound(d time.Duration, late error) {
+func (a *CounterOp) Bound(d time.Duration, late error) {
 	a.bound, a.late = true, late
 	a.Shard.Table.Timers.Schedule(&a.timer, a.Shard.Now().Add(d))
 }
 
 // Outage gives the ask up when its server has been away for d, or returns why that is so already.
-func (a *Ask) Outage(route uint64, d time.Duration) error {
+func (a *CounterOp) Outage(route uint64, d time.Duration) error {
 	t := a.Shard.Table
 	a.outage = &Outage{Sites: []Site{{t.Client, route}}, Need: 1, Most: d, End: func(why error) {
 		a.Cancel(lockerr.Stop{Away: why, Late: true})
@@ -49,41 +49,43 @@ func (a *Ask) Outage(route uint64, d time.Duration) error {
 }
 
 // Admit asks, unless the engine is being closed. The caller holds the lock.
-func (a *Ask) Admit(k CountKey, route uint64, rd *counter.Ready) {
+func (a *CounterOp) Admit(k CountKey, route uint64, rd *counter.Ready) {
 	a.Shard.Count(k, route).Admit(&a.Op, rd)
 }
 
 // Cancel gives the ask up unless its caller has been told; it reports whether it did.
-func (a *Ask) Cancel(s lockerr.Stop) bool {
+func (a *CounterOp) Cancel(s lockerr.Stop) bool {
 	var rd counter.Ready
 	a.Shard.Lock()
-	told := a.Told()
+	completed := a.Completed()
 	switch {
-	case told:
-	case a.Tally() == nil: // not admitted yet
+	case completed:
+	case a.Counter() == nil: // not admitted yet
 		a.Drop()
-		a.Settled(0, s.Unasked())
+		a.OnResult(0, s.Unasked())
 	default:
 		a.Op.Cancel(s, &rd)
 	}
 	a.Shard.Unlock()
 	a.Shard.Table.ApplyCount(&rd)
-	return !told
+	return !completed
 }
 
-// Granted, Settled and Deliver implement counter.OpPort.
-func (a *Ask) Granted() *counter.Permits { return a.port.Granted() }
-func (a *Ask) Deliver()                  { a.port.Deliver() }
+// Granted, OnResult and Deliver implement counter.OpPort.
+func (a *CounterOp) Granted() *counter.Permits { return a.port.Granted() }
+func (a *CounterOp) Deliver()                  { a.port.Deliver() }
 
-func (a *Ask) Settled(answer int64, why error) {
+func (a *CounterOp) OnResult(answer int64, why error) {
 	if a.bound {
 		a.Shard.Table.Timers.Cancel(&a.timer)
 	}
 	if a.outage != nil {
 		a.Shard.Table.Outages.Remove(a.outage)
 	}
-	a.port.Settled(answer, why)
+	a.port.OnResult(answer, why)
 }
 
 // Fire implements wheel.Task.
-func (a *Ask) Fire(*wheel.Timer, clock.Instant) { a.Cancel(lockerr.Stop{Cause: a.late, Late: true}) }
+func (a *CounterOp) Fire(*wheel.Timer, clock.Instant) {
+	a.Cancel(lockerr.Stop{Cause: a.late, Late: true})
+}

@@ -89,7 +89,7 @@ func (rd *Ready) Deliver() {
 
 // Admit takes an op, and sends what can be sent.
 func (t *Counter) Admit(op *Op, rd *Ready) {
-	op.tally, op.since = t, t.sent
+	op.counter, op.since = t, t.sent
 	t.Port.Counters().Pending++
 	if op.waits() {
 		if t.waiters.Len() == 0 {
@@ -99,7 +99,7 @@ func (t *Counter) Admit(op *Op, rd *Ready) {
 		op.no = t.came
 	}
 	op.list().PushBack(&op.place)
-	t.GoOn(rd)
+	t.Advance(rd)
 	if op.waits() && t.wait.Listening() {
 		t.listen() // for this one, too
 	}
@@ -119,9 +119,9 @@ func (t *Counter) InUse() bool {
 	return t.calls.Len() > 0 || t.waiters.Len() > 0 || t.tries.Len() > 0 || t.held.Len() > 0 || t.Cmd.out || t.Cmd.doubt
 }
 
-// GoOn chooses the next command, if none is out, and lets go of what is not needed any more.
+// Advance chooses the next command, if none is out, and lets go of what is not needed any more.
 // It ends a transition.
-func (t *Counter) GoOn(rd *Ready) {
+func (t *Counter) Advance(rd *Ready) {
 	if t.Port.Closing() {
 		t.failNew(rd)
 	}
@@ -129,7 +129,7 @@ func (t *Counter) GoOn(rd *Ready) {
 		t.turnEnds, t.skips = 0, false
 	}
 	t.next(rd)
-	t.settled()
+	t.finishTransition()
 }
 
 func (t *Counter) next(rd *Ready) {
@@ -147,9 +147,9 @@ func (t *Counter) next(rd *Ready) {
 	rd.Send = t
 }
 
-// settled lets go of what is not needed any more: the subscription, if nobody waits, and the
+// finishTransition lets go of what is not needed any more: the subscription, if nobody waits, and the
 // whole, if nothing is left.
-func (t *Counter) settled() {
+func (t *Counter) finishTransition() {
 	if t.waiters.Len() == 0 {
 		t.keepForAMoment()
 	}
@@ -203,17 +203,17 @@ func (t *Counter) block(why blocked) bool {
 func (t *Counter) PauseOver(rd *Ready) {
 	if t.backsOff() {
 		t.blocked = notBlocked
-		t.GoOn(rd)
+		t.Advance(rd)
 	}
 }
 
-// Resume goes on with a name that recovery lists.
-func (t *Counter) Resume(rd *Ready) {
+// Reconnected goes on with a name that recovery lists.
+func (t *Counter) Reconnected(rd *Ready) {
 	if t.blocked == disconnected {
 		t.blocked = notBlocked
-		t.GoOn(rd)
+		t.Advance(rd)
 	}
 }
 
-// Stalls reports whether recovery is to go on with it.
-func (t *Counter) Stalls() bool { return t.blocked == disconnected }
+// IsDisconnected reports whether recovery is to go on with it.
+func (t *Counter) IsDisconnected() bool { return t.blocked == disconnected }
