@@ -48,7 +48,7 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 	if o.permits > 0 {
 		a.Permits = uint8(o.permits - 1)
 	}
-	a.Want, a.AckedGiven = lock.Acks(o.acked), o.ackedGiven
+	a.Acks, a.AcksGiven = lock.Acks(o.acked), o.ackedGiven
 	if o.maxHold != 0 || o.minHold != 0 {
 		x := a.More()
 		x.MaxHold, x.MinHold = o.maxHold, o.minHold
@@ -132,7 +132,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 		return nil, e.bornFailed(m, err)
 	}
 	a := e.newAcquisition(m, o, future)
-	a.Once = once
+	a.Try = once
 	a.under(parent)
 	if future {
 		e.watches.Join(ctx, a)
@@ -149,7 +149,7 @@ func (a *acquisition) under(carried *lockHold) {
 	case kind.Kind(a.Kind).Reenters(kind.Kind(carried.Kind)):
 		a.Parent = carried.inner()
 	default:
-		a.More().Beside = carried.inner()
+		a.More().Writer = carried.inner()
 	}
 }
 

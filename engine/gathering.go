@@ -130,9 +130,9 @@ func (g *gatherer) ask(i int, s multilock.Ready) {
 	m := g.locks[i]
 	e := m.home
 	a := e.newAcquisition(m, g.opts, true)
-	a.Once, a.Patient = s.Do == multilock.Try, s.Patient
-	if a.Once && !g.once {
-		a.More().Hasty = true
+	a.Try, a.MayQueue = s.Do == multilock.Try, s.Patient
+	if a.Try && !g.once {
+		a.More().AnyRefusal = true
 	}
 	a.under(g.parts[i].parent)
 	g.mu.Lock()

@@ -154,7 +154,7 @@ func (e *Engine) hookAcquired(a *acquisition, local bool) {
 	if !e.hooks.acquired {
 		return
 	}
-	x := a.Rare()
+	x := a.Extra()
 	wait := e.clock.Stamp().Sub(x.Start)
 	ev := AcquiredEvent{Start: e.clock.Wall().Add(-wait), Wait: wait, Attempts: int(a.Attempts), Local: local, Err: a.fut.err}
 	ev.Kind, ev.Name = kind.Kind(a.Kind).String(), x.Name

@@ -77,7 +77,7 @@ func TestQuorumHold_ServerJoins_CountsSoon(t *testing.T) {
 				last := q.Members[1].Vote.Port.(*vote).hold
 				last.Shard().Lock()
 				defer last.Shard().Unlock()
-				return last.There() > q.Members[0].Vote.Joined
+				return last.LastConfirmed() > q.Members[0].Vote.Joined
 			})
 		}
 		s.servers[i].Do("DEL", "x")

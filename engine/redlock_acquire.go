@@ -74,8 +74,8 @@ func (q *redLockAcquisition) NewTry(i int, waits bool) quorum.Try {
 	m := q.locks[i]
 	a := m.home.newAcquisition(m, q.opts, true)
 	a.More().Quorum = true
-	a.Once = !waits
-	a.More().Hasty = a.Once && !q.Once
+	a.Try = !waits
+	a.More().AnyRefusal = a.Try && !q.Once
 	return a
 }
 
@@ -151,7 +151,7 @@ func (q *redLockAcquisition) settle(do *quorum.Ready) {
 }
 
 func (q *redLockAcquisition) enqueue(i int, a *acquisition, mayOverflow bool) {
-	a.Patient = !mayOverflow
+	a.MayQueue = !mayOverflow
 	q.mu.Lock()
 	s := q.Stopped()
 	q.mu.Unlock()
@@ -247,7 +247,7 @@ func (v *vote) Until() clock.Instant { return v.hold.Until() }
 func (v *vote) End(why error) {
 	h := v.hold
 	h.Shard().Lock()
-	there := h.There()
+	there := h.LastConfirmed()
 	h.Shard().Unlock()
 	var do quorum.Ready
 	q := v.of

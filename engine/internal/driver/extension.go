@@ -39,14 +39,14 @@ func (h *Holding) MayExtend(ctx context.Context, d time.Duration) error {
 		return lockerr.Invalid("Extend (%v) must be longer than the safety margin (%v)", d, margin)
 	case h.Watched():
 		return lockerr.Invalid("Extend on a hold that the watchdog renews: take it with Lease")
-	case h.Follows():
+	case h.InheritsLease():
 		return lockerr.Invalid("Extend on a re-entry without a Lease of its own, which lasts as long as the hold that it re-enters: extend that one")
 	}
 	return nil
 }
 
 // ExtendPatience is how long an Extend waits for the answer.
-func (h *Holding) ExtendPatience() time.Duration { return h.Shard().Config().Patience(h.Want) }
+func (h *Holding) ExtendPatience() time.Duration { return h.Shard().Config().Patience(h.Acks) }
 
 // ExtendBy makes the lease last d from now, and waits for the answer.
 func (h *Holding) ExtendBy(ctx context.Context, d time.Duration) error {

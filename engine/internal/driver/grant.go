@@ -28,7 +28,7 @@ func (s *subject) shard() *Shard { return ShardOf(s.Entry) }
 func (s *subject) Until() clock.Instant { return s.grant().ValidUntil() }
 
 // Wants implements watchdog.Subject.
-func (s *subject) Wants() resp.Acks { return resp.Acks(s.Want) }
+func (s *subject) Wants() resp.Acks { return resp.Acks(s.Acks) }
 
 // Traits implements watchdog.Subject.
 func (s *subject) Kind() kind.Renewal { return kind.Kind(s.grant().Kind).Renewal() }

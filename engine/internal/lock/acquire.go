@@ -12,12 +12,12 @@ func (r *Entry) Admit(a *Request, rd *Ready) {
 	r.admit(a, rd)
 	r.next(rd)
 	if r.Cmd.req == a { // otherwise the command in flight is another's, and the lane may be reading it
-		r.Cmd.FirstAsync = a.Async && !a.Patient
+		r.Cmd.FirstAsync = a.Async && !a.MayQueue
 	}
-	if a.Once && !a.ended && (!a.trying || a.Want != 0) {
+	if a.Try && !a.ended && (!a.trying || a.Acks != 0) {
 		// It has to wait for the answer to another command, for a connection, or for
 		// the durable commands that are queued before its own.
-		a.giveUpAt(r.Port.Now().Add(r.Port.Config().Patience(a.Want)))
+		a.giveUpAt(r.Port.Now().Add(r.Port.Config().Patience(a.Acks)))
 	}
 	r.advanceReaders(rd)
 	r.finishTransition()
@@ -51,7 +51,7 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 				a.fail(err, rd)
 				return
 			}
-			if a.Once && (h.reentered() || h.lockWaits()) {
+			if a.Try && (h.reentered() || h.lockWaits()) {
 				a.refuseLocal(h, rd)
 				return
 			}
@@ -64,7 +64,7 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 		a.Parent = nil
 	}
 	_ = a.resolveAcks() // without a parent there is none
-	if a.Once {
+	if a.Try {
 		holder := r.hold
 		if w := r.ahead(a); w != nil {
 			holder = w.timely()
@@ -106,10 +106,10 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 			}
 			switch {
 			case a == nil:
-			case a.Once && !a.rare.Quorum && c.hold.state == live:
+			case a.Try && !a.extra.Quorum && c.hold.state == live:
 				a.fail(r.Port.LossError(c.hold.Kind, c.hold.Name, GoneOnServer), rd)
 			default: // it asks as any other: one server's loss is not that of a RedLock
-				a.rare.Beside = nil
+				a.extra.Writer = nil
 			}
 			return
 		case HeldByOther:
@@ -128,7 +128,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 				r.sub.Reset()
 			}
 		}
-		if a != nil && a.Once {
+		if a != nil && a.Try {
 			a.fail(o.refusal(), rd)
 		}
 	case Unknown:
@@ -157,15 +157,15 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 // refuses for now. That is not the answer that a TryLock is for, so it tries again, for as long as
 // a connection may be silent. a is nil if nobody wants it any more.
 func (a *Request) unanswered(o *Outcome, rd *Ready) {
-	if a == nil || !a.Once {
+	if a == nil || !a.Try {
 		return
 	}
 	sent := o.Sent
 	if sent == 0 { // it never was
 		sent = o.Now
 	}
-	end := sent.Add(a.res.Port.Config().Patience(a.Want))
-	if a.rare != nil && a.rare.Hasty || end <= o.Now {
+	end := sent.Add(a.res.Port.Config().Patience(a.Acks))
+	if a.extra != nil && a.extra.AnyRefusal || end <= o.Now {
 		a.fail(lockerr.Because(lockerr.ErrUnavailable, o.Err), rd)
 		return
 	}
@@ -234,11 +234,11 @@ func (a *Request) unacked(o *Outcome, rd *Ready) {
 }
 
 func (r *Entry) lateGrant(a *Request, o *Outcome, rd *Ready) {
-	a.late++
+	a.lateGrants++
 	switch {
 	case r.Port.Closing():
 		a.fail(lockerr.ErrClosed, rd)
-	case a.Once || a.late >= MaxLate:
+	case a.Try || a.lateGrants >= MaxLate:
 		a.fail(lockerr.ErrLate, rd)
 	}
 }
@@ -292,7 +292,7 @@ func (r *Entry) applyNotOwner(c *Command, o *Outcome, rd *Ready) bool {
 		return false
 	}
 	if h := r.hold; h != nil && h.ID == c.ID {
-		h.forServer = true // if it is being released, that finds the same
+		h.mustRelease = true // if it is being released, that finds the same
 		r.lose(h, why, rd)
 	}
 	return true

@@ -137,7 +137,7 @@ func TestWhatIsUnlikeIsNotSettledTogether(t *testing.T) {
 		ask  func(*Request)
 		owed func(*Compensation)
 	}{
-		"replicas":            {ask: func(a *Request) { a.Want, a.AckedGiven = 1, true }},
+		"replicas":            {ask: func(a *Request) { a.Acks, a.AcksGiven = 1, true }},
 		"a kind of the try":   {ask: func(a *Request) { a.Kind = 1 }},
 		"a kind of the debts": {owed: func(d *Compensation) { d.kind = 1 }},
 		"a MinHold":           {owed: func(d *Compensation) { d.minEnd = 1 }},
@@ -331,7 +331,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	durable := func() *caller {
 		c := new(caller)
 		c.Init(c)
-		c.Want, c.AckedGiven = 1, true
+		c.Acks, c.AcksGiven = 1, true
 		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		return c
 	}

@@ -17,8 +17,8 @@ func besideLab(t *testing.T, once bool) (l *lab, writers *Entry, writer *tenant,
 	l.reply(writers, Outcome{})
 	reader = new(caller)
 	reader.Init(reader)
-	reader.Once = once
-	reader.More().Beside = &c.hold.Hold
+	reader.Try = once
+	reader.More().Writer = &c.hold.Hold
 	l.does(func(rd *Ready) { cell.Admit(&reader.Request, rd) })
 	if cell.Cmd.Writer() != &c.hold.Hold {
 		t.Fatal("it is not asked for beside the writer")
@@ -37,7 +37,7 @@ func TestAReaderBesideAWriterThatHasEndedIsAsAnyOther(t *testing.T) {
 	l.reply(writers, Outcome{})
 	l.does(func(rd *Ready) { cell.PauseOver(rd) })
 	l.is(cell, Acquiring)
-	if cell.Cmd.Writer() != nil || reader.beside() != nil {
+	if cell.Cmd.Writer() != nil || reader.writer() != nil {
 		t.Error("it is asked for beside a writer that has ended")
 	}
 	l.reply(writers, Outcome{})

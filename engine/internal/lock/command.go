@@ -64,15 +64,15 @@ func (c *Command) Wanted() bool {
 func (r *Entry) sendAcquire(a *Request, head bool) {
 	c := &r.Cmd
 	c.Action, c.Head, r.headNext = Acquiring, head, !head
-	c.req, c.Kind, c.Lease, c.Acks = a, a.Kind, a.firstLease(), a.Want
+	c.req, c.Kind, c.Lease, c.Acks = a, a.Kind, a.firstLease(), a.Acks
 	c.ID = r.drawOwner(a)
-	if h := a.beside(); h != nil && h.state == live {
+	if h := a.writer(); h != nil && h.state == live {
 		c.hold = h
-		h.Root().forServer = true // the next one of its process may not have others beside it
+		h.Root().mustRelease = true // the next one of its process may not have others beside it
 		h.besideReaders = true
 		r.extendWriterExpiry(r.Port.Now().Add(c.Lease))
 	} else if h != nil {
-		a.rare.Beside = nil // it is a reader as any other from now on
+		a.extra.Writer = nil // it is a reader as any other from now on
 	}
 	if head && r.sub != nil {
 		r.sub.Sent()
@@ -84,7 +84,7 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 func (r *Entry) sendReenter(a *Request) {
 	c := &r.Cmd
 	c.Action = Reentering
-	c.req, c.Kind, c.Lease, c.Acks = a, a.Parent.Kind, a.firstLease(), a.Want
+	c.req, c.Kind, c.Lease, c.Acks = a, a.Parent.Kind, a.firstLease(), a.Acks
 	c.ID, c.Number = a.Parent.ID, uint32(a.Parent.count+1)
 	a.Parent.mayCountMore = true
 	r.lengthens(c.Lease)
@@ -95,7 +95,7 @@ func (r *Entry) sendReenter(a *Request) {
 func (r *Entry) sendExtend(h *Hold) {
 	c := &r.Cmd
 	c.Action = Extending
-	c.hold, c.Kind, c.ID, c.Lease, c.Acks = h, h.Kind, h.ID, h.extra.extend.Lease, h.Want
+	c.hold, c.Kind, c.ID, c.Lease, c.Acks = h, h.Kind, h.ID, h.extra.extend.Lease, h.Acks
 	r.lengthens(c.Lease)
 }
 
@@ -267,7 +267,7 @@ func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 	if full && a != nil && c.FirstAsync {
 		a.fail(lockerr.ErrOverloaded, rd)
 	}
-	if a != nil && a.Once && !a.ended {
+	if a != nil && a.Try && !a.ended {
 		a.giveUpAt(o.Now.Add(r.Port.Config().CommandTimeout))
 	}
 	r.hold.boundReleases()

@@ -61,7 +61,7 @@ func (r *Entry) mayTake(d *Compensation) bool {
 		return false
 	}
 	for _, list := range []*waitq.List[*Request]{&r.waiters, r.tries} {
-		if a, ok := list.Front(); ok && (a.Want != 0 || a.Kind != d.kind || !r.Port.Traits(a.Kind).Batches) {
+		if a, ok := list.Front(); ok && (a.Acks != 0 || a.Kind != d.kind || !r.Port.Traits(a.Kind).Batches) {
 			return false
 		}
 	}
@@ -81,7 +81,7 @@ func (r *Entry) addCompensations(but *Compensation) {
 
 // sendReleaseAndAcquire releases h, and acquires for a.
 func (r *Entry) sendReleaseAndAcquire(h *Hold, a *Request) {
-	h.forServer = true // if this is in vain, it is released alone
+	h.mustRelease = true // if this is in vain, it is released alone
 	r.sendAcquire(a, true)
 	r.Cmd.Server = r.Port.ServerOf(r.Route)
 	r.Cmd.Batch = &Batch{IDs: []int64{h.ID}, hold: h}

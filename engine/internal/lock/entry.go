@@ -152,7 +152,7 @@ func (r *Entry) serveHold(rd *Ready) bool {
 		}
 		for h.reentered() && h.pending() {
 			a, _ := h.extra.children.Front()
-			if !a.Once {
+			if !a.Try {
 				break
 			}
 			a.refuseLocal(h, rd) // it waited for the answer to another TryLock

@@ -25,12 +25,12 @@ func (x *Extend) finish(err error) {
 // Watched reports whether the watchdog renews what counts for h.
 func (h *Hold) Watched() bool { return h.timekeeper().watched() }
 
-// Follows reports whether h is a re-entry that lasts as long as what it re-enters.
-func (h *Hold) Follows() bool { return h.follows }
+// InheritsLease reports whether h is a re-entry that lasts as long as what it re-enters.
+func (h *Hold) InheritsLease() bool { return h.inheritsLease }
 
 // timekeeper is the hold whose time counts for h.
 func (h *Hold) timekeeper() *Hold {
-	for h.follows {
+	for h.inheritsLease {
 		h = h.Parent
 	}
 	return h

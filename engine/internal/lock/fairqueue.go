@@ -18,10 +18,10 @@ import "math"
 
 // owner is the one that the request has at the server's queue; 0 if none.
 func (a *Request) owner() int64 {
-	if a == nil || a.rare == nil {
+	if a == nil || a.extra == nil {
 		return 0
 	}
-	return a.rare.owner
+	return a.extra.owner
 }
 
 // drawOwner returns the owner of the next try.
@@ -31,7 +31,7 @@ func (r *Entry) drawOwner(a *Request) int64 {
 			return id | int64(a.Permits)
 		}
 	}
-	if !r.Port.Traits(a.Kind).ServerQueue || a.Once {
+	if !r.Port.Traits(a.Kind).ServerQueue || a.Try {
 		return r.Port.NewID()
 	}
 	x := a.More()
@@ -46,13 +46,13 @@ func (a *Request) keepsQueuePlace(c *Command) bool {
 	if a.owner() == 0 || a.owner() != c.ID {
 		return false
 	}
-	a.rare.queued = true
+	a.extra.queued = true
 	return true
 }
 
 // leaveServerQueue owes that the owner of a request that ends is taken out of the queue.
 func (r *Entry) leaveServerQueue(a *Request) {
-	x := a.rare
+	x := a.extra
 	if x == nil || x.owner == 0 {
 		return
 	}
@@ -69,7 +69,7 @@ func (r *Entry) abandonOwner(c *Command) {
 	if a == nil || a.owner() != c.ID || c.ID == 0 {
 		return
 	}
-	a.rare.owner, a.rare.queued = 0, false
+	a.extra.owner, a.extra.queued = 0, false
 	if w := r.sub; w != nil {
 		w.Port.Silence()
 		w.end()

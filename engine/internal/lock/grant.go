@@ -16,7 +16,7 @@ import (
 type Grant struct {
 	Entry          *Entry
 	ID             int64
-	Want           Acks         // replicas that must have it
+	Acks           Acks         // replicas that must have it
 	Kind           uint8        // the engine's: where its release is announced
 	watchdog       bool         // it is renewed: it has no fixed lease
 	releaseInDoubt bool         // a release may have been executed already
@@ -37,8 +37,8 @@ type Grant struct {
 
 // begin sets up the grant to a.
 func (t *Grant) begin(r *Entry, a *Request, id int64, now clock.Instant) {
-	t.Entry, t.ID, t.Want, t.Kind = r, id, a.Want, a.Kind
-	t.watchdog, t.besideReaders, t.joint = a.Lease == 0, a.beside() != nil, r.joins(a)
+	t.Entry, t.ID, t.Acks, t.Kind = r, id, a.Acks, a.Kind
+	t.watchdog, t.besideReaders, t.joint = a.Lease == 0, a.writer() != nil, r.joins(a)
 	t.serverUntil, t.verifiedAt = now.Add(a.firstLease()), milliseconds(now)
 }
 
@@ -102,7 +102,7 @@ func (t *Grant) Renewed(sent, now clock.Instant, lease time.Duration, acked int,
 	}
 	if !t.watchdog {
 		if x := h.extra; x != nil && x.ofQuorum {
-			x.there = max(x.there, sent)
+			x.lastConfirmed = max(x.lastConfirmed, sent)
 		}
 		return false
 	}
@@ -121,7 +121,7 @@ func (t *Grant) Gone(why Loss, rd *Ready) {
 	}
 	h.boundReleases()
 	if h.state != live { // its release is found first, and will find the same
-		h.forServer = true
+		h.mustRelease = true
 		return
 	}
 	t.Entry.lose(h, why, rd)
@@ -139,7 +139,7 @@ func (h *Hold) renewable(now clock.Instant, rd *Ready) bool {
 	h.check(now, rd)
 	h.boundReleases()
 	if h.state != live {
-		h.forServer = true
+		h.mustRelease = true
 		h.Entry.advanceAfterEnd(rd)
 		return false
 	}

@@ -29,7 +29,7 @@ import (
 func (r *Entry) successor(h *Hold) *Request {
 	a := r.First()
 	// A release is announced as the grant's kind does.
-	if a == nil || !a.plain() || a.Want != h.Want || a.Kind != h.Kind || !r.handsOver(h) {
+	if a == nil || !a.plain() || a.Acks != h.Acks || a.Kind != h.Kind || !r.handsOver(h) {
 		return nil
 	}
 	return a
@@ -87,7 +87,7 @@ func (t shortInstant) before(other shortInstant) bool { return int32(other-t) > 
 // plain reports whether the hold leaves its grant as a grant of now would be: renewed by the
 // watchdog, with a count of one, and nothing to come.
 func (h *Hold) plain() bool {
-	if !h.watchdog || h.forServer || h.releaseInDoubt || h.mayCountMore {
+	if !h.watchdog || h.mustRelease || h.releaseInDoubt || h.mayCountMore {
 		return false
 	}
 	x := h.extra
@@ -99,7 +99,7 @@ func (a *Request) plain() bool {
 	if a.Lease != 0 {
 		return false
 	}
-	x := a.rare
+	x := a.extra
 	return x == nil || x.MaxHold == 0 && x.MinHold == 0 && !x.Quorum
 }
 
@@ -108,7 +108,7 @@ func (a *Request) plain() bool {
 // this process died, nobody would get the lock for that long.
 func (r *Entry) lengthens(lease time.Duration) {
 	if lease > r.Port.Config().Lease {
-		r.hold.forServer = true
+		r.hold.mustRelease = true
 	}
 }
 
@@ -156,7 +156,7 @@ func (r *Entry) yield(o *Outcome) {
 
 // grantsOne reports whether each hold needs a grant of its own.
 func (t *Grant) grantsOne() bool {
-	return t.Want != 0 || !t.Entry.Port.Traits(t.Kind).LocalHandOver
+	return t.Acks != 0 || !t.Entry.Port.Traits(t.Kind).LocalHandOver
 }
 
 // Readers of a name are apart from its writers, and some from each other (see readers.go). Its
@@ -186,13 +186,13 @@ func (t *Grant) grantsOne() bool {
 // ahead is the Entry of the writers that a new request of r may have to stay behind; nil if
 // there is none.
 func (r *Entry) ahead(a *Request) *Entry {
-	if r.ReaderIndex == 0 || a.beside() != nil {
+	if r.ReaderIndex == 0 || a.writer() != nil {
 		return nil
 	}
 	return r.Port.Ahead(r)
 }
 
-// behind is ahead, if somebody writes or wants to.
+// afterCommand is ahead, if somebody writes or wants to.
 func (r *Entry) behind(a *Request) *Entry {
 	if w := r.ahead(a); w != nil && (w.hold != nil || w.First() != nil) {
 		return w

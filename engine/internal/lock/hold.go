@@ -34,8 +34,8 @@ type Hold struct {
 	count         int32
 	state         holdState
 	ended         bool  // it was released or lost
-	follows       bool  // a child without a lease of its own: its parent's time counts
-	forServer     bool  // its grant is released, not handed over: see renewable, lengthens and Unlock.ByNobody
+	inheritsLease bool  // a child without a lease of its own: its parent's time counts
+	mustRelease   bool  // its grant is released, not handed over: see renewable, lengthens and Unlock.ByNobody
 	place         int32 // in Grant.joined
 
 	// ownUntil bounds what the user may count on, beside the grant and the outer holds:
@@ -59,7 +59,7 @@ const (
 type holdExtra struct {
 	maxEnd, minEnd clock.Instant
 	sharedUntil    clock.Instant        // of a writer: the readers beside it may keep it until then
-	there          clock.Instant        // if ofQuorum: the server had the hold at that time, or later
+	lastConfirmed  clock.Instant        // if ofQuorum: the server had the hold at that time, or later
 	children       waitq.List[*Request] // re-entries that wait for their turn
 	extend         *Extend
 	result         error // why it was lost; or what its release said, if it did not succeed
@@ -95,20 +95,20 @@ func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 		}
 	} else {
 		h = r.Port.NewHold(a.Parent)
-		h.Parent, h.count, h.follows = a.Parent, a.Parent.count+1, !fixed
+		h.Parent, h.count, h.inheritsLease = a.Parent, a.Parent.count+1, !fixed
 	}
 	h.Name = a.Name()
 	h.setAcked(o.acked())
-	if a.rare != nil && a.rare.Quorum {
+	if a.extra != nil && a.extra.Quorum {
 		h.more().ofQuorum = true
 	}
-	if l := a.rare; l != nil && l.MaxHold != 0 {
+	if l := a.extra; l != nil && l.MaxHold != 0 {
 		// From when it was sent, as the lease counts: MaxHold never ends after the lease it
 		// has cut, so the reason is MaxHold, and not a renewal that nobody needed.
 		h.more().maxEnd = o.Sent.Add(l.MaxHold)
 	}
 	h.acknowledged(o.Sent, lease)
-	if h.Parent == nil || h.follows {
+	if h.Parent == nil || h.inheritsLease {
 		h.setUntil(math.MaxInt64)
 	}
 	return h
@@ -119,7 +119,7 @@ func (h *Hold) acknowledged(sent clock.Instant, lease time.Duration) {
 	margin := h.Entry.Port.Config().Margin(lease)
 	if x := h.extra; x != nil && x.ofQuorum {
 		margin = max(margin, Drift(lease))
-		x.there = max(x.there, sent)
+		x.lastConfirmed = max(x.lastConfirmed, sent)
 	}
 	until := sent.Add(lease - margin)
 	if h.Parent == nil {
@@ -132,7 +132,7 @@ func (h *Hold) acknowledged(sent clock.Instant, lease time.Duration) {
 // begin starts the clock of a hold that was granted to a: its renewals, or its timer.
 func (h *Hold) begin(a *Request, now clock.Instant) {
 	h.Entry.Port.Counters().Held++
-	if l := a.rare; l != nil && l.MinHold != 0 {
+	if l := a.extra; l != nil && l.MinHold != 0 {
 		x := h.Root().more() // it is the root's release that keeps the lock taken
 		x.minEnd = max(x.minEnd, now.Add(l.MinHold))
 	}
@@ -148,7 +148,7 @@ func (h *Hold) begin(a *Request, now clock.Instant) {
 // does.
 func (h *Hold) timeOut() clock.Instant {
 	at := clock.Instant(0)
-	if !h.watched() && !h.follows {
+	if !h.watched() && !h.inheritsLease {
 		at = h.Until()
 	}
 	if h.extra != nil && h.extra.maxEnd != 0 && (at == 0 || h.extra.maxEnd < at) {
@@ -250,7 +250,7 @@ func (h *Hold) lockWaits() bool {
 		return false
 	}
 	last, _ := h.extra.children.Back()
-	return !last.Once
+	return !last.Try
 }
 
 // reentered reports whether h has a live re-entry. One that is being released holds nothing
@@ -312,18 +312,18 @@ func (h *Hold) MaxEnd() clock.Instant {
 	return h.extra.maxEnd
 }
 
-// There is the latest time at which the server is known to have had the hold, if it is one
+// LastConfirmed is the latest time at which the server is known to have had the hold, if it is one
 // of several servers'.
-func (h *Hold) There() clock.Instant {
+func (h *Hold) LastConfirmed() clock.Instant {
 	if h = h.timekeeper(); h.extra == nil {
 		return 0
 	}
-	return h.extra.there
+	return h.extra.lastConfirmed
 }
 
 // EndBy has a hold that joins others end with them.
 func (h *Hold) EndBy(at clock.Instant) {
-	if h.state != live || h.follows {
+	if h.state != live || h.inheritsLease {
 		return
 	}
 	if h.watched() {

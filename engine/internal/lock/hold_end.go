@@ -13,7 +13,7 @@ func (h *Hold) expired(now clock.Instant) (Loss, bool) {
 	if now < h.Until() {
 		return 0, false
 	}
-	if h.watched() || h.follows {
+	if h.watched() || h.inheritsLease {
 		return NotRenewed, true
 	}
 	return LeaseEnded, true
@@ -221,7 +221,7 @@ func (r *Entry) drop(rd *Ready) {
 		if h.state == live {
 			r.lose(h, EngineClosed, rd)
 		} else {
-			h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)), rd)
+			h.released(h.named(lockerr.Because(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)), rd)
 		}
 	}
 	for r.compensations != nil {

@@ -187,7 +187,7 @@ func (l *lab) ask(r *Entry, once bool) *caller {
 	l.t.Helper()
 	c := new(caller)
 	c.Init(c)
-	c.Once = once
+	c.Try = once
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	return c
 }

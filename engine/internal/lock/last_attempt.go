@@ -73,7 +73,7 @@ func (r *Entry) recordAttempt(c *Command, o *Outcome) {
 // record notes when the holder's lease ends, or why the server has not answered.
 func (a *Request) record(until clock.Instant, err error) {
 	a.until = until
-	if err != nil || a.rare != nil {
+	if err != nil || a.extra != nil {
 		a.More().refusal = err
 	}
 }
@@ -86,10 +86,10 @@ func (a *Request) passToNext(list *waitq.List[*Request]) {
 }
 
 func (a *Request) refusal() error {
-	if a.rare == nil {
+	if a.extra == nil {
 		return nil
 	}
-	return a.rare.refusal
+	return a.extra.refusal
 }
 
 // cancelError is the reason of an acquisition that stops waiting: what ended it, and what
@@ -153,10 +153,10 @@ func (a *Request) Obstacle(late bool) error {
 //	                                    gives up: "held by this process"
 func (a *Request) ownTryUnanswered() bool {
 	r := a.res
-	if !a.Once || r.Cmd.Action == NoCommand {
+	if !a.Try || r.Cmd.Action == NoCommand {
 		return false
 	}
-	behind := a.rare != nil && a.rare.bound != nil && a.rare.behind == r.Cmd.ID
+	behind := a.extra != nil && a.extra.deadline != nil && a.extra.afterCommand == r.Cmd.ID
 	givenBack := r.lastAttempt == HeldHere && r.hold == nil
 	return a.trying || behind || givenBack
 }

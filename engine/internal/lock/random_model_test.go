@@ -155,9 +155,9 @@ func (j *journey) check() {
 		if h.Parent != nil {
 			continue
 		}
-		if !c.Once {
+		if !c.Try {
 			for k, other := range j.callers[:i] {
-				if other.settled == 0 && !other.Once && other.Parent == nil {
+				if other.settled == 0 && !other.Try && other.Parent == nil {
 					j.fail("caller %d was overtaken by %d", k, i)
 				}
 			}
@@ -165,7 +165,7 @@ func (j *journey) check() {
 		if j.now < j.minEnd {
 			j.fail("granted before the MinHold of another is over")
 		}
-		if x := c.Rare(); x != nil && x.MinHold != 0 {
+		if x := c.Extra(); x != nil && x.MinHold != 0 {
 			j.minEnd = j.now.Add(x.MinHold)
 		}
 		if c.Kind == fenced {

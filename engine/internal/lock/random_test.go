@@ -13,7 +13,7 @@ import (
 func (j *journey) ask() {
 	c := &traveller{number: len(j.callers), asked: j.now}
 	c.Init(&c.caller)
-	c.Once = j.rnd.IntN(5) == 0
+	c.Try = j.rnd.IntN(5) == 0
 	if j.rnd.IntN(4) == 0 {
 		c.Kind = fenced
 	}
@@ -28,7 +28,7 @@ func (j *journey) ask() {
 	if j.rnd.IntN(6) == 0 {
 		for _, of := range j.callers {
 			if of.hold != nil && of.hold.IsLive() && j.rnd.IntN(2) == 0 {
-				c.Parent, c.Kind, c.rare = &of.hold.Hold, of.Kind, nil
+				c.Parent, c.Kind, c.extra = &of.hold.Hold, of.Kind, nil
 			}
 		}
 	}
@@ -36,7 +36,7 @@ func (j *journey) ask() {
 		j.r = j.name()
 	}
 	j.callers = append(j.callers, c)
-	j.log("caller %d asks: once %v, kind %d, lease %v, re-enters %v, %+v", c.number, c.Once, c.Kind, c.Lease, c.Parent != nil, c.rare)
+	j.log("caller %d asks: once %v, kind %d, lease %v, re-enters %v, %+v", c.number, c.Try, c.Kind, c.Lease, c.Parent != nil, c.extra)
 	j.do(func(rd *Ready) { j.r.Admit(&c.Request, rd) })
 }
 

@@ -66,7 +66,7 @@ type joined struct {
 func (r *Entry) joins(a *Request) bool {
 	cfg := r.Port.Config()
 	return r.Port.Traits(a.Kind).JoinsReaders && cfg.HandOverFor >= yieldFor && a.plain() &&
-		a.Want == 0 && (a.AckedGiven || cfg.Replicas == 0)
+		a.Acks == 0 && (a.AcksGiven || cfg.Replicas == 0)
 }
 
 // For is the Entry where a waits together with others, nil if it needs one of its own: a TryLock
@@ -74,7 +74,7 @@ func (r *Entry) joins(a *Request) bool {
 // readers that arrived before that writer.
 func (s *Readers) For(a *Request) *Entry {
 	q := s.queue
-	if q == nil || a.Once || a.beside() != nil || !q.joins(a) || q.blocked != BehindWriter && q.behind(a) != nil {
+	if q == nil || a.Try || a.writer() != nil || !q.joins(a) || q.blocked != BehindWriter && q.behind(a) != nil {
 		return nil
 	}
 	return q
@@ -82,7 +82,7 @@ func (s *Readers) For(a *Request) *Entry {
 
 // gather has readers that arrive from now on wait together with a, which is being admitted.
 func (r *Entry) gather(a *Request) {
-	if r.ReaderIndex != 0 && !a.Once && a.beside() == nil && r.joins(a) {
+	if r.ReaderIndex != 0 && !a.Try && a.writer() == nil && r.joins(a) {
 		r.Port.Readers(r).queue = r
 	}
 }

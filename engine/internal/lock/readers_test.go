@@ -53,7 +53,7 @@ func (l *readersLab) come(change ...func(a *Request)) *caller {
 	return c
 }
 
-func once(a *Request) { a.Once = true }
+func once(a *Request) { a.Try = true }
 
 // granted has a reader come and be granted the lock.
 func (l *readersLab) granted(change ...func(a *Request)) *caller {
@@ -376,7 +376,7 @@ func TestReaders_OneBesideAWriter_IsJoinedWhenThatIsReleased(t *testing.T) {
 	w := l.ask(l.writers, false)
 	l.reply(l.writers, Outcome{})
 	behind := l.come()
-	r := l.granted(func(a *Request) { a.More().Beside = &w.hold.Hold })
+	r := l.granted(func(a *Request) { a.More().Writer = &w.hold.Hold })
 	l.waits(behind)
 	l.unlock(w.hold)
 	l.is(l.writers, Releasing)
@@ -415,14 +415,14 @@ func TestReaders_WhoHaveAGrantOfTheirOwn(t *testing.T) {
 		"one with a Lease":   func(_ *readersLab, a *Request) { a.Lease = time.Minute },
 		"one with a MaxHold": func(_ *readersLab, a *Request) { a.More().MaxHold = time.Minute },
 		"one of a RedLock":   func(_ *readersLab, a *Request) { a.More().Quorum = true },
-		"one with replicas":  func(_ *readersLab, a *Request) { a.Want, a.AckedGiven = 1, true },
+		"one with replicas":  func(_ *readersLab, a *Request) { a.Acks, a.AcksGiven = 1, true },
 		"replicas for all":   func(l *readersLab, _ *Request) { l.cfg.Replicas = 1 },
 		"without HandOver":   func(l *readersLab, _ *Request) { l.cfg.HandOverFor = -1 },
 	} {
 		for _, try := range []bool{false, true} {
 			l := newReadersLab(t)
 			a := l.granted()
-			b := l.come(func(a *Request) { a.Once = try; change(l, a) })
+			b := l.come(func(a *Request) { a.Try = try; change(l, a) })
 			l.is(b.res, Acquiring)
 			if b.res == a.hold.Entry {
 				t.Errorf("%s has no place of its own", what)
@@ -483,7 +483,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	if e.hold.why != LeaseEnded || f.hold == nil || !b.hold.IsLive() {
 		t.Errorf("%+v, and the next one %+v", e.hold, f.hold)
 	}
-	if bad := l.under(a.hold, func(a *Request) { a.Lease, a.Want, a.AckedGiven = time.Second, 1, true }); !errors.Is(bad.err, lockerr.ErrInvalid) {
+	if bad := l.under(a.hold, func(a *Request) { a.Lease, a.Acks, a.AcksGiven = time.Second, 1, true }); !errors.Is(bad.err, lockerr.ErrInvalid) {
 		t.Errorf("with replicas: %v", bad.err)
 	}
 	if l.unlock(b.hold); !errors.Is(f.hold.Ending(), lockerr.ErrReleased) {

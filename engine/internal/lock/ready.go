@@ -30,10 +30,10 @@ type Ready struct {
 
 // finish lists a request that has its verdict.
 func (rd *Ready) finish(a *Request, h *Hold, why error) {
-	if a.listed {
+	if a.delivered {
 		panic("BUG: engine: acquisition finished twice")
 	}
-	a.listed = true
+	a.delivered = true
 	a.Port.OnResult(h, why)
 	rd.acquired.Push(&a.place)
 }

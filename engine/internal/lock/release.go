@@ -41,7 +41,7 @@ func (h *Hold) Unlock(u *Unlock, rd *Ready) {
 			h.leaveBy = h.Until() // it changes a number that nothing depends on
 		}
 		h.end(lockerr.ErrReleased, 0, now, rd)
-		h.state, h.forServer = releasing, h.forServer || u.ByNobody
+		h.state, h.mustRelease = releasing, h.mustRelease || u.ByNobody
 		h.child = nil
 		if h.extra != nil {
 			h.extra.refusal = nil
@@ -70,11 +70,11 @@ func (h *Hold) StopAwaiting(u *Unlock, cause error) error {
 		}
 	}
 	h.Entry.Port.Counters().Unknown++
-	return h.about(h.unsettled(cause))
+	return h.named(h.unsettled(cause))
 }
 
-// about is an error with the name, and what it is.
-func (h *Hold) about(err error) error {
+// named is an error with the name, and what it is.
+func (h *Hold) named(err error) error {
 	return lockerr.AboutA(h.Entry.Port.Traits(h.Kind).Noun, h.Name, err)
 }
 
@@ -86,7 +86,7 @@ func (h *Hold) UnlockResult() error {
 	case h.extra != nil && h.extra.result != nil:
 		return h.extra.result // released, and it did not go well
 	}
-	return h.about(lockerr.ErrNotHeld)
+	return h.named(lockerr.ErrNotHeld)
 }
 
 // releaseReplied goes on after the reply of a release, a retire or a leave.
@@ -126,7 +126,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 	case o.Result == Refused && c.Action == Releasing && r.Port.Closed():
 		// Nor would a compensation be asked for again: Close need not wait for the lease to end.
 		r.Port.Refused(*o)
-		h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)), rd)
+		h.released(h.named(lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)), rd)
 	default: // unknown, or an error after which anything may be
 		if c.Action == Releasing {
 			h.releaseInDoubt = true
@@ -217,7 +217,7 @@ func (h *Hold) boundReleases() {
 func (h *Hold) giveUpRelease(rd *Ready) {
 	r := h.Entry
 	root := h.Parent == nil
-	h.released(h.about(lockerr.Because(lockerr.ErrOutcomeUnknown, h.unavailable())), rd)
+	h.released(h.named(lockerr.Because(lockerr.ErrOutcomeUnknown, h.unavailable())), rd)
 	if root {
 		if r.lastAttempt == HeldHere {
 			r.lastAttempt = NoAnswer // its time is over, here and on the server

@@ -27,66 +27,66 @@ type Request struct {
 
 	Lease time.Duration // 0: watchdog
 	until clock.Instant // when the holder's lease ends, if a knows; see tried
-	rare  *Rare         // what most do not need
+	extra *Extra        // what most do not need
 
 	Attempts uint32
-	Want     Acks  // replicas that must have the grant
+	Acks     Acks  // replicas that must have the grant
 	Kind     uint8 // the engine's
 	// Permits is how many it wants besides the first, of a kind that is MultiHolder. They are the last
 	// byte of its owners' numbers, so whatever has the number of one knows how many it has.
 	Permits    uint8
-	AckedGiven bool // Want was: Acked
-	Once       bool // TryLock: one answer of the server
+	AcksGiven  bool // Want was: Acked
+	Try        bool // TryLock: one answer of the server
 	Async      bool // LockAsync: no caller is blocked
-	late       uint8
+	lateGrants uint8
 	trying     bool
 	ended      bool
-	listed     bool // by a Ready
-	Patient    bool // a command of it waits its turn on a full lane, though it is Async
+	delivered  bool // by a Ready
+	MayQueue   bool // a command of it waits its turn on a full lane, though it is Async
 }
 
 // Backoff is how a head polls that has no channel: the pause is doubled up to Most.
 type Backoff struct{ First, Most time.Duration }
 
-// Rare is what most requests do not need.
-type Rare struct {
+// Extra is what most requests do not need.
+type Extra struct {
 	MaxHold, MinHold time.Duration
 	Name             string        // as the caller gave it; set if a NameMapper changed it, or for a hook
 	Start            clock.Instant // the engine's: when it was asked for, if a hook wants it
 	Quorum           bool          // it asks one of several servers
 	Backoff          Backoff       // zero: the default
-	Beside           *Hold         // of the same name: its owner does not keep the request out
-	Hasty            bool          // Once: and any refusal is an answer, since other locks are held meanwhile
+	Writer           *Hold         // of the same name: its owner does not keep the request out
+	AnyRefusal       bool          // Once: and any refusal is an answer, since other locks are held meanwhile
 
 	owner  int64 // at the server's queue; see fairqueue.go
 	queued bool  // it has been refused there
 
-	bound   Deadline // what ends it by its own time
-	outage  Deadline // what ends it when its server is away for too long
-	behind  int64    // the id of the command that was out when a was bounded so
-	refusal error    // why the server has not answered; see tried
+	deadline     Deadline // what ends it by its own time
+	outage       Deadline // what ends it when its server is away for too long
+	afterCommand int64    // the id of the command that was out when a was bounded so
+	refusal      error    // why the server has not answered; see tried
 }
 
 // Init makes a ready to be admitted.
 func (a *Request) Init(p RequestPort) { a.Port, a.place.Value = p, a }
 
 // More returns what is rare, made if need be.
-func (a *Request) More() *Rare {
-	if a.rare == nil {
-		a.rare = new(Rare)
+func (a *Request) More() *Extra {
+	if a.extra == nil {
+		a.extra = new(Extra)
 	}
-	return a.rare
+	return a.extra
 }
 
-// Rare returns what is rare, nil if there is nothing.
-func (a *Request) Rare() *Rare { return a.rare }
+// Extra returns what is rare, nil if there is nothing.
+func (a *Request) Extra() *Extra { return a.extra }
 
-// beside is Rare.Writer.
-func (a *Request) beside() *Hold {
-	if a.rare == nil {
+// writer is Extra.Writer.
+func (a *Request) writer() *Hold {
+	if a.extra == nil {
 		return nil
 	}
-	return a.rare.Beside
+	return a.extra.Writer
 }
 
 // Entry is the name's; nil until a is admitted.
@@ -97,8 +97,8 @@ func (a *Request) Ended() bool { return a.ended }
 
 // Name is the lock's name as the caller gave it.
 func (a *Request) Name() string {
-	if a.rare != nil && a.rare.Name != "" {
-		return a.rare.Name
+	if a.extra != nil && a.extra.Name != "" {
+		return a.extra.Name
 	}
 	return a.res.Name
 }
@@ -110,8 +110,8 @@ func (a *Request) firstLease() time.Duration {
 	}
 	cfg := a.res.Port.Config()
 	lease := cfg.Lease
-	if a.rare != nil && a.rare.MaxHold != 0 {
-		lease = min(lease, a.rare.MaxHold+cfg.Margin(lease))
+	if a.extra != nil && a.extra.MaxHold != 0 {
+		lease = min(lease, a.extra.MaxHold+cfg.Margin(lease))
 	}
 	return lease
 }
@@ -126,7 +126,7 @@ func (a *Request) end() {
 			x.children.Remove(&a.place)
 			a.passToNext(&x.children)
 		}
-	case a.Once:
+	case a.Try:
 		r.tries.Remove(&a.place)
 		a.passToNext(r.tries)
 	default:
@@ -141,13 +141,13 @@ func (a *Request) end() {
 		r.Cmd.req = nil // an orphan now
 	}
 	a.trying = false
-	if a.rare != nil && a.rare.bound != nil {
-		a.rare.bound.Over()
-		a.rare.bound = nil
+	if a.extra != nil && a.extra.deadline != nil {
+		a.extra.deadline.Over()
+		a.extra.deadline = nil
 	}
-	if a.rare != nil && a.rare.outage != nil {
-		a.rare.outage.Over()
-		a.rare.outage = nil
+	if a.extra != nil && a.extra.outage != nil {
+		a.extra.outage.Over()
+		a.extra.outage = nil
 	}
 	r.Port.Counters().Pending--
 }
@@ -192,14 +192,14 @@ func (a *Request) Cancel(s lockerr.Stop, rd *Ready) {
 
 // giveUpAt bounds how long a TryLock waits for a connection, or for its turn.
 func (a *Request) giveUpAt(at clock.Instant) {
-	if a.More().bound == nil {
+	if a.More().deadline == nil {
 		a.Port.GiveUpAt(at)
-		a.rare.behind = a.res.Cmd.ID
+		a.extra.afterCommand = a.res.Cmd.ID
 	}
 }
 
 // Bound notes what ends the request by its own time: Over is called when it has ended.
-func (a *Request) SetDeadline(b Deadline) { a.More().bound = b }
+func (a *Request) SetDeadline(b Deadline) { a.More().deadline = b }
 
 // SetOutageDeadline is Bound for what ends it when its server is away for too long.
 func (a *Request) SetOutageDeadline(b Deadline) { a.More().outage = b }
@@ -240,23 +240,23 @@ func covers(a, b Acks) bool {
 // renewed, with its parent's lease, for fewer.
 func (a *Request) resolveAcks() error {
 	switch {
-	case a.Parent == nil && !a.AckedGiven:
-		a.Want = a.res.Port.Config().Replicas
+	case a.Parent == nil && !a.AcksGiven:
+		a.Acks = a.res.Port.Config().Replicas
 	case a.Parent == nil:
-	case !a.AckedGiven:
-		a.Want = a.Parent.Root().Want
-	case a.Parent.joint && a.Want != 0:
-		return lockerr.Invalid("Acked (%d) for the re-entry of a reader that shares its lease with others: ask for them where the lock is taken first", a.Want)
-	case a.Lease == 0 && !covers(a.Parent.Root().Want, a.Want):
-		return lockerr.Invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.Want)
+	case !a.AcksGiven:
+		a.Acks = a.Parent.Root().Acks
+	case a.Parent.joint && a.Acks != 0:
+		return lockerr.Invalid("Acked (%d) for the re-entry of a reader that shares its lease with others: ask for them where the lock is taken first", a.Acks)
+	case a.Lease == 0 && !covers(a.Parent.Root().Acks, a.Acks):
+		return lockerr.Invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.Acks)
 	}
 	return nil
 }
 
 // Deadline is what ends the request by its own time; nil if nothing does.
 func (a *Request) Deadline() Deadline {
-	if a.rare == nil {
+	if a.extra == nil {
 		return nil
 	}
-	return a.rare.bound
+	return a.extra.deadline
 }

@@ -39,7 +39,7 @@ func TestATryLockBehindALockOfTheSameHoldIsRefusedAtOnce(t *testing.T) {
 	under := func(once bool) *caller {
 		c := new(caller)
 		c.Init(c)
-		c.Once, c.Parent = once, &h.Hold
+		c.Try, c.Parent = once, &h.Hold
 		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		return c
 	}

@@ -135,8 +135,8 @@ func (w *Subscription) longestSleep() time.Duration {
 // and is never longer than the holder's lease.
 func (w *Subscription) pollPause(ttl time.Duration) time.Duration {
 	b := Backoff{time.Millisecond, 128 * time.Millisecond}
-	if a := w.res.First(); a != nil && a.rare != nil && a.rare.Backoff != (Backoff{}) {
-		b = a.rare.Backoff
+	if a := w.res.First(); a != nil && a.extra != nil && a.extra.Backoff != (Backoff{}) {
+		b = a.extra.Backoff
 	}
 	d := min(b.First<<w.tries, b.Most)
 	w.tries = min(w.tries+1, 10) // enough for 1 ms to become a second, the most that it may be
@@ -248,7 +248,7 @@ const verifyEvery = 100 * time.Millisecond
 func (w *Subscription) verify() {
 	h, now := w.res.hold, w.res.Port.Stamp()
 	if h.state != live {
-		h.forServer = true
+		h.mustRelease = true
 		return
 	}
 	if d := h.untilVerify(now, verifyEvery); d > 0 {

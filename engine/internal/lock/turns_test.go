@@ -19,7 +19,7 @@ func TestAWriterWithAReaderBesideItIsNotHandedOver(t *testing.T) {
 	ask := func() *caller {
 		reader := new(caller)
 		reader.Init(reader)
-		reader.More().Beside = &c.hold.Hold
+		reader.More().Writer = &c.hold.Hold
 		l.does(func(rd *Ready) { cell.Admit(&reader.Request, rd) })
 		return reader
 	}
