@@ -27,7 +27,7 @@ func (e *Engine) counter(name string, k counter.Kind) counterHandle {
 	m := e.Mutex(name) // the names of locks are as good
 	c := counterHandle{home: e, key: driver.CountKey{Name: m.key.Name, Kind: k}, route: m.route, name: name, err: m.err}
 	if e.table.Client.Clustered() && c.err == nil {
-		c.err = c.key.Placeable()
+		c.err = c.key.ValidInCluster()
 	}
 	return c
 }
@@ -43,7 +43,7 @@ const maxCount = math.MaxInt32
 
 // request is what is asked for.
 type request[T any] struct {
-	what    counter.What
+	what    counter.OpKind
 	n       int
 	once    bool // an acquire that makes one attempt
 	options []Option
@@ -87,7 +87,7 @@ func newAsk[T any](c counterHandle, r request[T]) *ask[T] {
 		a.eng = noEngine() // for its executor
 	}
 	a.Init(a.eng.table.Shard(c.route), a, r.what, int64(r.n))
-	a.Once = r.once
+	a.Try = r.once
 	return a
 }
 
@@ -148,7 +148,7 @@ func begin[T any](ctx context.Context, c counterHandle, r request[T], waits bool
 
 // look asks how many there are.
 func (c counterHandle) look(ctx context.Context) (int, error) {
-	return begin(ctx, c, request[int]{what: counter.Look, verdict: c.number}, true).await(ctx)
+	return begin(ctx, c, request[int]{what: counter.Get, verdict: c.number}, true).await(ctx)
 }
 
 // check checks everything before anything is asked.

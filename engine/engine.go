@@ -254,8 +254,8 @@ func (f *front) AckError(k uint8, name string, ack *resp.Ack) error {
 	return (*Engine)(f).ackError(kind.Kind(k).What(), name, ack)
 }
 
-// Unheard implements driver.Engine.
-func (f *front) Unheard(name string) { (*Engine)(f).logUnheard(name) }
+// NotPublished implements driver.Engine.
+func (f *front) NotPublished(name string) { (*Engine)(f).logUnheard(name) }
 
 // Spawn implements driver.Engine.
 func (f *front) Spawn(run func()) { f.exec.Spawn(run) }

@@ -105,7 +105,7 @@ func (e *Engine) mutex(name string, k kind.Kind) Mutex {
 	case strings.Contains(mapped, "\x00"):
 		m.err = lockerr.Invalid("the name of a lock must not contain a zero byte")
 	case e.table.Client.Clustered():
-		m.err = m.key.Placeable()
+		m.err = m.key.ValidInCluster()
 	}
 	m.route = e.table.Client.Route(mapped)
 	return m

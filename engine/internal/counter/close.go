@@ -15,7 +15,7 @@ func (t *Counter) failNew(rd *Ready) {
 		op.end(0, lockerr.ErrClosed, rd)
 	}
 	for op := range t.calls.All() {
-		if op.What != Release && !op.taken && (op.What != CountDown || t.Port.Closed()) {
+		if op.Kind != Release && !op.taken && (op.Kind != CountDown || t.Port.Closed()) {
 			op.end(0, lockerr.ErrClosed, rd)
 		}
 	}
@@ -43,12 +43,12 @@ func (t *Counter) Drop(rd *Ready) {
 func (t *Counter) drop(rd *Ready) {
 	unknown := lockerr.Because(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)
 	if !t.Cmd.doubt {
-		t.dissolve()
+		t.reset()
 	}
 	t.failTaken(unknown, rd)
 	t.clear()
 	for op := range t.calls.All() {
-		if op.What == Release {
+		if op.Kind == Release {
 			op.end(0, unknown, rd)
 		}
 	}

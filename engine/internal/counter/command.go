@@ -66,10 +66,10 @@ func (c *Command) Wanted(now clock.Instant) bool {
 func (t *Counter) choose() bool {
 	c := &t.Cmd
 	c.beside = t.blocked == readsOnly
-	looks := t.looks
-	if t.looks = false; c.beside {
-		t.chooseLooks()
-	} else if !looks || !t.chooseLooks() {
+	looks := t.readsNext
+	if t.readsNext = false; c.beside {
+		t.chooseReads()
+	} else if !looks || !t.chooseReads() {
 		most := MostOps - min(forWaiters, t.waiters.Len()+t.tries.Len())
 		gives := t.takeCalls(most)
 		switch t.Kind {
@@ -88,7 +88,7 @@ func (t *Counter) choose() bool {
 	t.sent++
 	c.no = t.sent
 	for _, op := range c.Ops {
-		if op.What != Look {
+		if op.Kind != Get {
 			c.Number = t.Port.Number()
 			break
 		}
@@ -96,11 +96,11 @@ func (t *Counter) choose() bool {
 	return true
 }
 
-// chooseLooks takes what only looks, and reports whether there is any. A server that refuses the
+// chooseReads takes what only looks, and reports whether there is any. A server that refuses the
 // mark answers a look: it has no memory, too few replicas, or the slot moves.
-func (t *Counter) chooseLooks() bool {
+func (t *Counter) chooseReads() bool {
 	for op := range t.calls.All() {
-		if op.What == Look && len(t.Cmd.Ops) < MostOps-1 {
+		if op.Kind == Get && len(t.Cmd.Ops) < MostOps-1 {
 			t.take(op)
 		}
 	}
@@ -128,7 +128,7 @@ func (t *Counter) takeCalls(most int) (gives bool) {
 	for op := range t.calls.All() {
 		if !op.givesBack() && len(t.Cmd.Ops) < most {
 			t.take(op)
-			gives = gives || op.What == Set || op.What == Add && op.N > 0
+			gives = gives || op.Kind == Set || op.Kind == Add && op.N > 0
 		}
 	}
 	return gives
@@ -227,7 +227,7 @@ func (t *Counter) Replied(o *Outcome, rd *Ready) {
 	case v == lock.Replied:
 		t.answered(o, rd)
 	case v == lock.Unknown && c.Number == 0:
-		t.dissolve()
+		t.reset()
 	case v == lock.Unknown:
 		t.doubt(o)
 	case v == lock.RetryLater:
@@ -241,7 +241,7 @@ func (t *Counter) Replied(o *Outcome, rd *Ready) {
 			if c.Number != 0 {
 				why = readsOnly
 			}
-			t.dissolve()
+			t.reset()
 		}
 		t.pause(why, o.Now, o.Moving)
 	default:
@@ -254,7 +254,7 @@ func (t *Counter) Replied(o *Outcome, rd *Ready) {
 // noteRefusal notes for Close that permits are not taken back.
 func (t *Counter) noteRefusal(o *Outcome) {
 	for _, op := range t.Cmd.Ops {
-		if op.What == Release {
+		if op.Kind == Release {
 			t.Port.Refused(o.Err, o.Verdict != lock.RetryLater)
 			return
 		}
@@ -264,7 +264,7 @@ func (t *Counter) noteRefusal(o *Outcome) {
 // notSent puts a command back that did not leave this process.
 func (t *Counter) notSent(o *Outcome, rd *Ready) {
 	if !t.Cmd.doubt {
-		t.dissolve()
+		t.reset()
 	}
 	switch {
 	case o.Verdict == lock.Cancelled:
@@ -312,15 +312,15 @@ func (t *Counter) giveUp(why error, rd *Ready) {
 // asks again without the others.
 func (t *Counter) denied(o *Outcome, rd *Ready) {
 	c, why := &t.Cmd, o.Err
-	if t.looks = c.Number != 0; t.looks {
+	if t.readsNext = c.Number != 0; t.readsNext {
 		c.Ops = slices.DeleteFunc(c.Ops, func(op *Op) bool {
-			if op.What == Look {
+			if op.Kind == Get {
 				op.taken = false
 			}
-			return op.What == Look
+			return op.Kind == Get
 		})
 	} else if c.Asks {
-		t.tellAwaiting(why, rd)
+		t.failAwaiting(why, rd)
 	}
 	if c.doubt { // an earlier copy may have been executed
 		why = lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)
@@ -337,8 +337,8 @@ func (t *Counter) failTaken(why error, rd *Ready) {
 	}
 }
 
-// tellAwaiting tells those who awaited a latch when the command was made.
-func (t *Counter) tellAwaiting(why error, rd *Ready) {
+// failAwaiting tells those who awaited a latch when the command was made.
+func (t *Counter) failAwaiting(why error, rd *Ready) {
 	for op := range t.waiters.All() {
 		if op.since < t.Cmd.no {
 			op.end(0, why, rd)
@@ -346,8 +346,8 @@ func (t *Counter) tellAwaiting(why error, rd *Ready) {
 	}
 }
 
-// dissolve takes a command apart that nobody has executed.
-func (t *Counter) dissolve() {
+// reset takes a command apart that nobody has executed.
+func (t *Counter) reset() {
 	for _, op := range t.Cmd.Ops {
 		op.taken = false
 	}
@@ -358,7 +358,7 @@ func (t *Counter) dissolve() {
 func (t *Counter) clear() {
 	c := &t.Cmd
 	if c.doubt {
-		t.Port.Doubtless()
+		t.Port.CancelDoubt()
 	}
 	if c.attempts {
 		t.wait.Reset()

@@ -49,16 +49,16 @@ type Counter struct {
 	skips    bool          // others get their turn; the alarm ends that
 	turnEnds clock.Instant // 0: it has not begun
 
-	blocked blocked
-	pauses  uint8  // refusals in a row, for the pause between them
-	refusal error  // why the server refuses for now
-	looks   bool   // what only looks is to be sent next, without the rest
-	sent    uint64 // commands so far
-	came    uint64 // waiters so far,
-	asked   uint64 // when the channel was asked for last,
-	heard   uint64 // and when what was confirmed was
-	refused bool   // the latest command that tried has refused a waiter
-	Out     bool
+	blocked      blocked
+	pauses       uint8  // refusals in a row, for the pause between them
+	refusal      error  // why the server refuses for now
+	readsNext    bool   // what only looks is to be sent next, without the rest
+	sent         uint64 // commands so far
+	joinSeq      uint64 // waiters so far,
+	subscribeSeq uint64 // when the channel was asked for last,
+	confirmedSeq uint64 // and when what was confirmed was
+	refused      bool   // the latest command that tried has refused a waiter
+	Out          bool
 }
 
 // blocked says why nothing of the name may be sent, or only looks.
@@ -95,8 +95,8 @@ func (t *Counter) Admit(op *Op, rd *Ready) {
 		if t.waiters.Len() == 0 {
 			t.stopLingering()
 		}
-		t.came++
-		op.no = t.came
+		t.joinSeq++
+		op.no = t.joinSeq
 	}
 	op.list().PushBack(&op.place)
 	t.Advance(rd)
@@ -151,7 +151,7 @@ func (t *Counter) next(rd *Ready) {
 // whole, if nothing is left.
 func (t *Counter) finishTransition() {
 	if t.waiters.Len() == 0 {
-		t.keepForAMoment()
+		t.keepLingering()
 	}
 	if t.InUse() || t.backsOff() || t.wait.Listening() || t.Out {
 		return

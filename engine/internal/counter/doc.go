@@ -3,7 +3,7 @@
 //
 // A count has no owner and no lease. Its operations are deltas, so it is not harmless to repeat one,
 // as it is with a lock (see package lock). Each command has a number, and the server keeps the
-// number and the answers of the latest command: the mark (see tally.lua). A command without an answer
+// number and the answers of the latest command: the mark (see counter.lua). A command without an answer
 // is in doubt. It is sent again, with its number and its operations, until there is an answer; until
 // then nothing else of the name is sent. After DoubtFor the command is given up, because the mark may
 // soon be gone, and its callers get ErrOutcomeUnknown.
@@ -24,8 +24,8 @@
 //	Acquire, CountDown, ...; their end  Admit, Cancel
 //	Release                             Permits.Release
 //	a reply                             Replied
-//	a timer                             Rang, PauseOver, DoubtOver
-//	the channel                         Subscribed, Announced, Cut, Forbidden
+//	a timer                             AlarmFired, PauseOver, DoubtOver
+//	the channel                         Subscribed, OnMessage, ConnectionLost, ChannelRefused
 //	a connection is back                Reconnected
 //	Shutdown, Close                     StopWaiting, End, Drop
 //

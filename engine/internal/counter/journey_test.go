@@ -250,7 +250,7 @@ func TestNoMessageIsSleptOver(t *testing.T) {
 	l.ring()
 	l.wantSent("5 a1")
 	l.answer(0)
-	l.do(l.tally.Cut)
+	l.do(l.tally.ConnectionLost)
 	l.wantSent("")
 	l.resume() // paced
 	l.wantSent("6 a1")
@@ -487,7 +487,7 @@ func TestACommandIsBounded(t *testing.T) {
 	l.answer(1)
 	calls, acquires := 0, 0
 	for _, op := range l.tally.Cmd.Ops {
-		if op.What == Acquire {
+		if op.Kind == Acquire {
 			acquires++
 		} else {
 			calls++
@@ -529,7 +529,7 @@ func TestForbiddenChannelFailsThoseWhoWait(t *testing.T) {
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a1")
 	l.answer(0)
-	l.do(func(rd *Ready) { l.tally.Forbidden(errLab, rd) })
+	l.do(func(rd *Ready) { l.tally.ChannelRefused(errLab, rd) })
 	if a.why != errLab {
 		t.Error(a.why)
 	}
@@ -544,7 +544,7 @@ func TestForbiddenChannelThatLingers(t *testing.T) {
 	l.answer(0)
 	l.subscribed()
 	l.answer(1)
-	l.do(func(rd *Ready) { l.tally.Forbidden(errLab, rd) })
+	l.do(func(rd *Ready) { l.tally.ChannelRefused(errLab, rd) })
 	if l.rings != 0 {
 		l.ring()
 	}

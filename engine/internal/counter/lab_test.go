@@ -53,10 +53,10 @@ func (l *lab) RingAt(at clock.Instant)            { l.rings = at }
 func (l *lab) Silence()                           { l.rings = 0 }
 func (l *lab) PauseUntil(at clock.Instant)        { l.pauses = at }
 func (l *lab) DoubtUntil(at clock.Instant)        { l.doubts = at }
-func (l *lab) Doubtless()                         { l.doubts = 0 }
+func (l *lab) CancelDoubt()                       { l.doubts = 0 }
 func (l *lab) Listen()                            { l.listens = true; l.channels++ }
 func (l *lab) Unstalled()                         { l.unstalled++; l.stalled = false }
-func (l *lab) Unheard()                           { l.unheard = true }
+func (l *lab) NotPublished()                      { l.unheard = true }
 func (l *lab) Refused(why error, _ bool)          { l.refused = why }
 func (l *lab) Idle()                              { l.idle++ }
 
@@ -143,7 +143,7 @@ func (l *lab) wantSent(want string) {
 	}
 }
 
-// heard returns who was told something since.
+// confirmedSeq returns who was told something since.
 func (l *lab) heard() string {
 	text := strings.Join(l.told, " ")
 	l.told = nil
@@ -156,9 +156,9 @@ func (l *lab) ask(name, what string) *caller {
 	c := &caller{l: l, name: name}
 	var n int64
 	_, _ = fmt.Sscanf(what[1:], "%d", &n)
-	letter := What(what[0])
+	letter := OpKind(what[0])
 	if letter == 't' {
-		letter, c.Once = Acquire, true
+		letter, c.Try = Acquire, true
 	}
 	c.Init(c, letter, n)
 	l.do(func(rd *Ready) { l.tally.Admit(&c.Op, rd) })
@@ -204,7 +204,7 @@ func (l *lab) subscribed() {
 }
 
 // announce has a message come that does not say that a latch is open.
-func (l *lab) announce() { l.t.Helper(); l.do(func(rd *Ready) { l.tally.Announced(false, rd) }) }
+func (l *lab) announce() { l.t.Helper(); l.do(func(rd *Ready) { l.tally.OnMessage(false, rd) }) }
 
 func (l *lab) resume() {
 	l.t.Helper()
@@ -221,7 +221,7 @@ func (l *lab) ring() {
 		l.t.Fatal("no alarm is set")
 	}
 	l.now, l.rings = max(l.now, l.rings), 0
-	l.do(l.tally.Rang)
+	l.do(l.tally.AlarmFired)
 }
 
 // wantRest fails the test unless nothing is left.

@@ -93,7 +93,7 @@ func TestLooksAfterALostConnectionWaitForTheEndOfThePause(t *testing.T) {
 	l.fail(lock.RetryLater)
 	l.answer(2)
 	l.took()
-	l.do(l.tally.Cut)
+	l.do(l.tally.ConnectionLost)
 	l.wantSent("")
 	l.do(l.tally.PauseOver)
 	l.wantSent("2 l3 v")

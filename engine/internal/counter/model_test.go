@@ -253,7 +253,7 @@ func (h *history) step() {
 	case what == 5 && h.rings != 0 && h.random.IntN(4) == 0:
 		h.watch(h.ring)
 	case what == 6 && h.listens:
-		events := []func(){h.subscribed, h.announce, func() { h.do(h.tally.Cut) }, func() { h.do(func(rd *Ready) { h.tally.Forbidden(errLab, rd) }) }}
+		events := []func(){h.subscribed, h.announce, func() { h.do(h.tally.ConnectionLost) }, func() { h.do(func(rd *Ready) { h.tally.ChannelRefused(errLab, rd) }) }}
 		h.watch(events[h.random.IntN(len(events))])
 	case what == 7 || what == 8:
 		h.call()
@@ -288,9 +288,9 @@ func (h *history) call() {
 	default:
 		h.asked = append(h.asked[:i], h.asked[i+1:]...)
 		switch {
-		case c.What == CountDown && c.why == nil:
+		case c.Kind == CountDown && c.why == nil:
 			h.known++
-		case c.What == CountDown && errors.Is(c.why, lockerr.ErrOutcomeUnknown):
+		case c.Kind == CountDown && errors.Is(c.why, lockerr.ErrOutcomeUnknown):
 			h.maybe++
 		}
 	}

@@ -5,28 +5,28 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
-// What an Op does; see tally.lua for the letters.
-type What byte
+// What an Op does; see counter.lua for the letters.
+type OpKind byte
 
 // The operations.
 const (
-	Acquire   What = 'a'
-	Release   What = 'r'
-	Add       What = 'p'
-	Set       What = 's'
-	Drain     What = 'd'
-	CountDown What = 'c'
-	SetCount  What = 'l'
-	Look      What = 'v'
-	Await     What = 'w' // until a latch is open: sent as a Look for all who wait
+	Acquire   OpKind = 'a'
+	Release   OpKind = 'r'
+	Add       OpKind = 'p'
+	Set       OpKind = 's'
+	Drain     OpKind = 'd'
+	CountDown OpKind = 'c'
+	SetCount  OpKind = 'l'
+	Get       OpKind = 'v'
+	Await     OpKind = 'w' // until a latch is open: sent as a Get for all who wait
 )
 
 // Op is one operation of a caller, from its admission until its verdict. One that is given up
 // while the server may have it stays in its command: what it is granted then is given back.
 type Op struct {
-	What What
+	Kind OpKind
 	N    int64
-	Once bool // an Acquire that is for one answer
+	Try  bool // an Acquire that is for one answer
 
 	port    OpPort   // nil: nobody wants to know, or has been told
 	counter *Counter // nil until it is admitted
@@ -38,18 +38,18 @@ type Op struct {
 }
 
 // Init makes an op ready to be admitted.
-func (op *Op) Init(p OpPort, what What, n int64) {
-	op.port, op.What, op.N = p, what, n
+func (op *Op) Init(p OpPort, what OpKind, n int64) {
+	op.port, op.Kind, op.N = p, what, n
 	op.place.Value = op
 }
 
 // Letter is the operation, for the script. One that makes a single attempt does not wait, so those
 // behind it may want less, and are not refused because of it.
 func (op *Op) Letter() byte {
-	if op.What == Acquire && op.Once {
+	if op.Kind == Acquire && op.Try {
 		return 't'
 	}
-	return byte(op.What)
+	return byte(op.Kind)
 }
 
 // Completed reports whether its caller has a verdict. A release may go on anyway.
@@ -62,21 +62,21 @@ func (op *Op) Counter() *Counter { return op.counter }
 func (op *Op) Drop() { op.ended, op.port = true, nil }
 
 // waits reports whether it waits until it gets what it asks for.
-func (op *Op) waits() bool { return op.What == Await || op.What == Acquire && !op.Once }
+func (op *Op) waits() bool { return op.Kind == Await || op.Kind == Acquire && !op.Try }
 
 // looks reports whether it changes nothing.
-func (op *Op) looks() bool { return op.What == Look || op.What == Await }
+func (op *Op) reads() bool { return op.Kind == Get || op.Kind == Await }
 
 // givesBack reports whether others may go on because of it. Such an operation needs no memory, if it
 // is the first of its command.
-func (op *Op) givesBack() bool { return op.What == Release || op.What == CountDown }
+func (op *Op) givesBack() bool { return op.Kind == Release || op.Kind == CountDown }
 
 // list is where it is queued.
 func (op *Op) list() *waitq.List[*Op] {
 	switch t := op.counter; {
 	case op.waits():
 		return &t.waiters
-	case op.What == Acquire:
+	case op.Kind == Acquire:
 		return &t.tries
 	default:
 		return &t.calls
@@ -104,7 +104,7 @@ func (op *Op) complete(answer int64, why error, rd *Ready) {
 	}
 	n := op.counter.Port.Counters()
 	n.Pending--
-	if why != nil && op.What == Acquire {
+	if why != nil && op.Kind == Acquire {
 		n.NotAcquired++
 	}
 	op.port.OnResult(answer, why)
@@ -118,8 +118,8 @@ func (op *Op) complete(answer int64, why error, rd *Ready) {
 func (op *Op) Cancel(s lockerr.Stop, rd *Ready) {
 	t := op.counter
 	first := op.waits() && t.First() == op
-	why := t.gaveUp(op, s)
-	if op.What == Release {
+	why := t.cancelError(op, s)
+	if op.Kind == Release {
 		op.complete(0, why, rd)
 	} else {
 		op.end(0, why, rd)
@@ -130,8 +130,8 @@ func (op *Op) Cancel(s lockerr.Stop, rd *Ready) {
 	t.Advance(rd)
 }
 
-// gaveUp is the reason of one that is given up: what ended it, and what stood in its way.
-func (t *Counter) gaveUp(op *Op, s lockerr.Stop) error {
+// cancelError is the reason of one that is given up: what ended it, and what stood in its way.
+func (t *Counter) cancelError(op *Op, s lockerr.Stop) error {
 	if s.Away != nil { // only of an acquire
 		return s.Because()
 	}
@@ -139,7 +139,7 @@ func (t *Counter) gaveUp(op *Op, s lockerr.Stop) error {
 	if s.Cause == nil {
 		is = nil
 	}
-	unsure := op.What == Release || op.taken && op.What != Acquire && !op.looks()
+	unsure := op.Kind == Release || op.taken && op.Kind != Acquire && !op.reads()
 	if unsure {
 		is = append([]error{lockerr.ErrOutcomeUnknown}, is...)
 	}
@@ -180,7 +180,7 @@ func (t *Counter) trouble() error {
 
 // trouble is why the server does not answer the op.
 func (op *Op) trouble() error {
-	if t := op.counter; t.blocked == readsOnly && op.looks() {
+	if t := op.counter; t.blocked == readsOnly && op.reads() {
 		return t.Port.Trouble()
 	}
 	return op.counter.trouble()

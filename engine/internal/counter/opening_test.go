@@ -3,7 +3,7 @@ package counter
 import "testing"
 
 // open has a message come that says that the latch has opened. A look finds it closed again.
-func (l *lab) open() { l.t.Helper(); l.do(func(rd *Ready) { l.tally.Announced(true, rd) }) }
+func (l *lab) open() { l.t.Helper(); l.do(func(rd *Ready) { l.tally.OnMessage(true, rd) }) }
 
 // looked answers a look, if one is out: the latch is closed.
 func (l *lab) looked() {
@@ -92,7 +92,7 @@ func TestAnOpeningAfterALostConnectionIsTold(t *testing.T) {
 	l.awaits("a")
 	l.confirm()
 	l.awaits("b")
-	l.do(l.tally.Cut)
+	l.do(l.tally.ConnectionLost)
 	l.resume()
 	l.looked()
 	l.awaits("c")

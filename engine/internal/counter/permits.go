@@ -66,7 +66,7 @@ func (p *Permits) end(why error) {
 func (t *Counter) giveBack(n int64) { t.calls.PushBack(&t.newOp(Release, n).place) }
 
 // newOp makes an op of nobody.
-func (t *Counter) newOp(what What, n int64) *Op {
+func (t *Counter) newOp(what OpKind, n int64) *Op {
 	op := new(Op)
 	op.Init(nil, what, n)
 	op.counter, op.since = t, t.sent

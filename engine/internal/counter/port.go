@@ -25,13 +25,13 @@ type Port interface {
 	// Trouble is what keeps the lane of the name from having a connection; nil: it has one.
 	Trouble() error
 
-	// RingAt has Rang called at an instant, instead of any other.
+	// RingAt has AlarmFired called at an instant, instead of any other.
 	RingAt(at clock.Instant)
 	Silence()
 	// PauseUntil has PauseOver called, and DoubtUntil DoubtOver; they happen once.
 	PauseUntil(at clock.Instant)
 	DoubtUntil(at clock.Instant)
-	Doubtless() // DoubtOver need not be called
+	CancelDoubt() // DoubtOver need not be called
 
 	// Listen subscribes to the channel of the name. If it is confirmed already, the server is asked
 	// once more; the channel is heard meanwhile. Unlisten gives it up.
@@ -40,8 +40,8 @@ type Port interface {
 
 	// Unstalled: a name that recovery lists has nothing to send any more.
 	Unstalled()
-	// Unheard: a message was refused.
-	Unheard()
+	// NotPublished: a message was refused.
+	NotPublished()
 	// Refused: the server refused to take permits back, for good or for now.
 	Refused(why error, forGood bool)
 	// Idle: nothing is left of the name.

@@ -12,12 +12,12 @@ func (t *Counter) answered(o *Outcome, rd *Ready) {
 		t.pauses = 0
 	}
 	if o.Mute {
-		t.Port.Unheard()
+		t.Port.NotPublished()
 	}
 	if o.NoCount {
 		t.failTaken(lockerr.ErrWrongType, rd)
 		if c.Asks {
-			t.tellAwaiting(lockerr.ErrWrongType, rd)
+			t.failAwaiting(lockerr.ErrWrongType, rd)
 		}
 		t.clear()
 		return
@@ -28,14 +28,14 @@ func (t *Counter) answered(o *Outcome, rd *Ready) {
 	for i, op := range c.Ops {
 		op.taken = false
 		answer := o.Answers[i]
-		gave = gave || op.What == Release
+		gave = gave || op.Kind == Release
 		switch {
-		case op.What == Acquire && answer <= 0:
+		case op.Kind == Acquire && answer <= 0:
 			refused, gone = refused || op.waits(), gone || op.ended
 			t.refuse(op, answer, rd)
-		case op.What == Acquire && op.ended: // nobody wants it any more
+		case op.Kind == Acquire && op.ended: // nobody wants it any more
 			t.giveBack(op.N)
-		case op.What == Acquire:
+		case op.Kind == Acquire:
 			op.grant(rd)
 		case !op.ended:
 			op.end(answer, nil, rd)
@@ -44,7 +44,7 @@ func (t *Counter) answered(o *Outcome, rd *Ready) {
 	if c.Asks {
 		refused = o.Answers[len(c.Ops)] > 0
 		if !refused {
-			t.tellAwaiting(nil, rd)
+			t.failAwaiting(nil, rd)
 		}
 	}
 	if gone && !c.Asks {
@@ -79,7 +79,7 @@ func (t *Counter) answered(o *Outcome, rd *Ready) {
 // negative, and nobody has said how many there are. Others go on waiting.
 func (t *Counter) refuse(op *Op, answer int64, rd *Ready) {
 	switch {
-	case !op.Once || op.ended:
+	case !op.Try || op.ended:
 	case answer < 0:
 		op.end(0, lockerr.ErrNoPermits, rd)
 	default:

@@ -4,7 +4,7 @@ package counter
 type View struct {
 	Calls, Waiters, Tries, Held int
 	Out, Doubt, Listens, Skips  bool
-	Holdback                    uint8
+	Blocked                     uint8
 	Number                      uint64
 }
 

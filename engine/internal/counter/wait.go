@@ -32,9 +32,9 @@ func (t *Counter) yield(o *Outcome) {
 // listen subscribes, or has a latch ask for its channel once more: see opened.
 func (t *Counter) listen() {
 	last, _ := t.waiters.Back()
-	if t.wait.Listen() || last != nil && t.Kind == Latch && t.wait.Hears() && t.heard == t.asked && last.no > t.asked {
+	if t.wait.Listen() || last != nil && t.Kind == Latch && t.wait.Hears() && t.confirmedSeq == t.subscribeSeq && last.no > t.subscribeSeq {
 		t.Port.Listen()
-		t.asked = t.came
+		t.subscribeSeq = t.joinSeq
 	}
 }
 
@@ -50,15 +50,15 @@ func (t *Counter) listen() {
 // was published after that.
 func (t *Counter) opened(rd *Ready) {
 	for op := range t.waiters.All() {
-		if op.no > t.heard {
+		if op.no > t.confirmedSeq {
 			return
 		}
 		op.end(0, nil, rd)
 	}
 }
 
-// keepForAMoment keeps the subscription when nobody waits any more, and then ends it.
-func (t *Counter) keepForAMoment() {
+// keepLingering keeps the subscription when nobody waits any more, and then ends it.
+func (t *Counter) keepLingering() {
 	switch {
 	case !t.wait.Listening() || t.linger && !t.Port.Closing():
 	case t.Port.Closing():
@@ -94,9 +94,9 @@ func (t *Counter) nextFirst() {
 	}
 }
 
-// Rang is called by the alarm: the sleep is over, or the turn that was skipped, or the
+// AlarmFired is called by the alarm: the sleep is over, or the turn that was skipped, or the
 // lingering.
-func (t *Counter) Rang(rd *Ready) {
+func (t *Counter) AlarmFired(rd *Ready) {
 	switch {
 	case t.Out:
 	case t.linger:
@@ -115,7 +115,7 @@ func (t *Counter) Subscribed(latest bool, rd *Ready) {
 		return
 	}
 	if latest {
-		t.heard = t.asked
+		t.confirmedSeq = t.subscribeSeq
 	}
 	t.act(t.wait.Confirmed(), rd) // perhaps by another node, and a message was missed
 	if t.wait.Listening() {
@@ -123,8 +123,8 @@ func (t *Counter) Subscribed(latest bool, rd *Ready) {
 	}
 }
 
-// Announced is called when a message has come over the channel. zero: a latch has opened.
-func (t *Counter) Announced(zero bool, rd *Ready) {
+// OnMessage is called when a message has come over the channel. zero: a latch has opened.
+func (t *Counter) OnMessage(zero bool, rd *Ready) {
 	if !t.wait.Listening() {
 		return
 	}
@@ -134,15 +134,15 @@ func (t *Counter) Announced(zero bool, rd *Ready) {
 	t.act(t.wait.Message(), rd)
 }
 
-// Cut is called when the connection of the channel was lost.
-func (t *Counter) Cut(rd *Ready) {
+// ConnectionLost is called when the connection of the channel was lost.
+func (t *Counter) ConnectionLost(rd *Ready) {
 	if t.wait.Listening() {
 		t.act(t.wait.Disconnected(), rd)
 	}
 }
 
-// Forbidden is called when the server does not let this user listen: all who wait fail.
-func (t *Counter) Forbidden(why error, rd *Ready) {
+// ChannelRefused is called when the server does not let this user listen: all who wait fail.
+func (t *Counter) ChannelRefused(why error, rd *Ready) {
 	if !t.wait.Listening() {
 		return
 	}

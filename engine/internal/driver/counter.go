@@ -41,8 +41,8 @@ func (k CountKey) mark(engine string) string {
 	return script.MarkOf(k.Name, engine)
 }
 
-// Placeable refuses a name whose channel or mark would be in another slot than its key.
-func (k CountKey) Placeable() error {
+// ValidInCluster refuses a name whose channel or mark would be in another slot than its key.
+func (k CountKey) ValidInCluster() error {
 	for _, other := range []string{k.channel(), k.mark("")} {
 		if resp.SlotOf(other) != resp.SlotOf(k.Name) {
 			what := "use one pair of braces with something in it, as in orders:{42}, or none"
@@ -56,7 +56,7 @@ func (k CountKey) Placeable() error {
 	return nil
 }
 
-// Count is a tally with what drives it: it is the counter.Port. The shard's lock guards it.
+// Count is a counter with what drives it: it is the counter.Port. The shard's lock guards it.
 type Count struct {
 	counter.Counter
 	sh       *Shard
@@ -64,8 +64,8 @@ type Count struct {
 	alarm    wheel.Timer
 	pause    wheel.Timer
 	doubt    wheel.Timer
-	ear      *ear // nil: it does not listen
-	former   *ear // heard until ear is confirmed; mostly nil
+	sub      *counterSubscription // nil: it does not listen
+	former   *counterSubscription // heard until ear is confirmed; mostly nil
 	mark     string
 	wakes    string // the channel
 	paced    *lock.Throttle
@@ -148,7 +148,7 @@ func (t *Table) Counted() (all counter.Counters) {
 	return all
 }
 
-// countOf is the state that a tally belongs to.
+// countOf is the state that a counter belongs to.
 func countOf(t *counter.Counter) *Count { return t.Port.(*Count) }
 
 // ApplyCount does what a transition of a count has left to be done. The caller holds no lock.
@@ -202,9 +202,9 @@ func (c *Count) RingAt(at clock.Instant)            { c.sh.Table.Timers.Schedule
 func (c *Count) Silence()                           { c.sh.Table.Timers.Cancel(&c.alarm) }
 func (c *Count) PauseUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.pause, at) }
 func (c *Count) DoubtUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.doubt, at) }
-func (c *Count) Doubtless()                         { c.sh.Table.Timers.Cancel(&c.doubt) }
+func (c *Count) CancelDoubt()                       { c.sh.Table.Timers.Cancel(&c.doubt) }
 func (c *Count) Unstalled()                         { c.sh.Table.Recovery.Drop((*stalledCount)(c)) }
-func (c *Count) Unheard()                           { c.sh.Table.Engine.Unheard(c.Name) }
+func (c *Count) NotPublished()                      { c.sh.Table.Engine.NotPublished(c.Name) }
 
 func (c *Count) Number() uint64 {
 	c.sh.number++
@@ -220,7 +220,7 @@ func (c *Count) Turn() time.Duration {
 
 // ear is a subscription of a count. It is an object of its own because events may arrive after
 // it was given up, and when there is another one.
-type ear struct {
+type counterSubscription struct {
 	resp.Channel
 	c *Count
 }
@@ -228,17 +228,17 @@ type ear struct {
 // Listen subscribes, and Unlisten gives that up: they neither block nor call back. A second
 // channel of the name has the server asked once more.
 func (c *Count) Listen() {
-	c.ear, c.former = &ear{c: c}, c.ear
-	c.ear.Init(c.wakes, c.ear)
-	c.sh.Table.Client.Subscribe(&c.ear.Channel)
+	c.sub, c.former = &counterSubscription{c: c}, c.sub
+	c.sub.Init(c.wakes, c.sub)
+	c.sh.Table.Client.Subscribe(&c.sub.Channel)
 }
 
 func (c *Count) Unlisten() {
-	c.hearNoMore(&c.former)
-	c.hearNoMore(&c.ear)
+	c.unsubscribe(&c.former)
+	c.unsubscribe(&c.sub)
 }
 
-func (c *Count) hearNoMore(e **ear) {
+func (c *Count) unsubscribe(e **counterSubscription) {
 	if *e != nil {
 		c.sh.Table.Client.Unsubscribe(&(*e).Channel)
 		*e = nil
@@ -263,7 +263,7 @@ func (c *Count) Fire(timer *wheel.Timer, now clock.Instant) {
 	c.transition(func(rd *counter.Ready) {
 		switch timer {
 		case &c.alarm:
-			c.Rang(rd)
+			c.AlarmFired(rd)
 		case &c.pause:
 			c.PauseOver(rd)
 		case &c.doubt:
@@ -273,23 +273,23 @@ func (c *Count) Fire(timer *wheel.Timer, now clock.Instant) {
 }
 
 // ChannelEvent implements resp.ChannelHandler.
-func (e *ear) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) {
+func (e *counterSubscription) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) {
 	defer invariants.FailStop()
 	c := e.c
 	c.transition(func(rd *counter.Ready) {
 		switch {
-		case c.ear != e && c.former != e:
+		case c.sub != e && c.former != e:
 		case ev == resp.Subscribed:
-			if c.ear == e {
-				c.hearNoMore(&c.former)
+			if c.sub == e {
+				c.unsubscribe(&c.former)
 			}
-			c.Subscribed(c.ear == e, rd)
+			c.Subscribed(c.sub == e, rd)
 		case ev == resp.Message:
-			c.Announced(string(message) == "0", rd)
+			c.OnMessage(string(message) == "0", rd)
 		case ev == resp.Disconnected:
-			c.Cut(rd)
+			c.ConnectionLost(rd)
 		case ev == resp.Refused:
-			c.Forbidden(err, rd)
+			c.ChannelRefused(err, rd)
 		}
 	})
 }

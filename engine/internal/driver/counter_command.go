@@ -16,19 +16,19 @@ func (c *countCommand) count() *Count { return (*Count)(c) }
 // AppendCommand implements resp.Request.
 func (c *countCommand) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	cmd := &c.Cmd
-	call := script.TallyCall{
+	call := script.CounterCall{
 		Key: c.Name, Mark: c.mark, Number: cmd.Number,
 		Channel: c.wakes, Verb: c.sh.Table.Verb(),
 	}
-	var buf [counter.MostOps]script.TallyOp
+	var buf [counter.MostOps]script.CounterOp
 	call.Ops = buf[:0]
 	for _, op := range cmd.Ops {
-		call.Ops = append(call.Ops, script.TallyOp{What: op.Letter(), N: op.N})
+		call.Ops = append(call.Ops, script.CounterOp{What: op.Letter(), N: op.N})
 	}
 	if cmd.Asks {
-		call.Ops = append(call.Ops, script.TallyOp{What: byte(counter.Look)})
+		call.Ops = append(call.Ops, script.CounterOp{What: byte(counter.Get)})
 	}
-	return script.AppendTally(dst, form, &call)
+	return script.AppendCounter(dst, form, &call)
 }
 
 // Priority implements resp.PatientRequest.

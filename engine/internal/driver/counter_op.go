@@ -23,7 +23,7 @@ type CounterOp struct {
 }
 
 // Init makes it ready.
-func (a *CounterOp) Init(sh *Shard, p counter.OpPort, what counter.What, n int64) {
+func (a *CounterOp) Init(sh *Shard, p counter.OpPort, what counter.OpKind, n int64) {
 	a.Op.Init(a, what, n)
 	a.Shard, a.port = sh, p
 	a.timer.Init(a)

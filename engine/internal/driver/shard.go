@@ -275,8 +275,8 @@ func (s *Shard) Released(r *lock.Entry, k uint8, by lock.ServerID, id int64, at,
 	s.Table.Recovery.Released(r, kind.Kind(k), by, id, at, end)
 }
 
-func (s *Shard) Unheard(name string)    { s.Table.Engine.Unheard(name) }
-func (s *Shard) Refused(o lock.Outcome) { s.Table.noteRefusal(o) }
+func (s *Shard) NotPublished(name string) { s.Table.Engine.NotPublished(name) }
+func (s *Shard) Refused(o lock.Outcome)   { s.Table.noteRefusal(o) }
 
 func (s *Shard) LossError(kind uint8, name string, why lock.Loss) error {
 	return s.Table.Engine.LossError(kind, name, why)

@@ -20,9 +20,9 @@ type Key struct {
 	Kind kind.Kind
 }
 
-// Placeable refuses a name whose channel would be in another slot than its key.
-func (k Key) Placeable() error {
-	channel, ok := k.Kind.Placeable(k.Name)
+// ValidInCluster refuses a name whose channel would be in another slot than its key.
+func (k Key) ValidInCluster() error {
+	channel, ok := k.Kind.ValidInCluster(k.Name)
 	if ok {
 		return nil
 	}
@@ -40,9 +40,9 @@ type Engine interface {
 	// that too few replicas have. They are called under the shard's lock.
 	LossError(kind uint8, name string, why lock.Loss) error
 	AckError(kind uint8, name string, ack *resp.Ack) error
-	// Unheard: a release was not announced, as the server refused the message. It is called
+	// NotPublished: a release was not announced, as the server refused the message. It is called
 	// under the shard's lock.
-	Unheard(name string)
+	NotPublished(name string)
 	// Spawn runs user code on a goroutine that Close waits for.
 	Spawn(func())
 }

@@ -92,11 +92,11 @@ func (k Kind) Channel(lock, verb string) script.Channel {
 	return script.Channel{Prefix: table[k].channel, Lock: lock, Verb: verb}
 }
 
-// Placeable reports whether the companions of a lock, its channel first, are in the slot of
+// ValidInCluster reports whether the companions of a lock, its channel first, are in the slot of
 // its key, as they must be in a cluster. If not, it also returns the name of one that is not.
 // The braces of these names follow Redisson's rule, which looks for a { only: {}a, a{b, a}b{c}
 // and a}b have tags that the key has not, or the other way round.
-func (k Kind) Placeable(lock string) (companion string, ok bool) {
+func (k Kind) ValidInCluster(lock string) (companion string, ok bool) {
 	if k.Polls() || !strings.ContainsAny(lock, "{}") {
 		return "", true
 	}

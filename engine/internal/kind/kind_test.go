@@ -57,10 +57,10 @@ func TestPlaceableNames(t *testing.T) {
 		"a": true, "orders:{42}": true, "{a}": true,
 		"{}a": false, "a{b": false, "a}b{c}": true, "{a}{b}": true, "a{}b": false,
 	} {
-		if channel, ok := Mutex.Placeable(lock); ok != want {
+		if channel, ok := Mutex.ValidInCluster(lock); ok != want {
 			t.Errorf("%q: %v (%s), want %v", lock, ok, channel, want)
 		}
-		if _, ok := Spin.Placeable(lock); !ok {
+		if _, ok := Spin.ValidInCluster(lock); !ok {
 			t.Errorf("%q cannot be placed, though nothing is announced", lock)
 		}
 	}
@@ -68,7 +68,7 @@ func TestPlaceableNames(t *testing.T) {
 
 // A program may ask for a Mutex before every Lock.
 func TestPlaceableOfANameWithoutBracesAllocatesNothing(t *testing.T) {
-	if n := testing.AllocsPerRun(100, func() { Mutex.Placeable("orders-42") }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { Mutex.ValidInCluster("orders-42") }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -60,7 +60,7 @@ func (l *lab) Unstalled(*Entry)                            {}
 func (l *lab) Idle(r *Entry)                               { l.idle = append(l.idle, r.Name) }
 func (l *lab) Ahead(*Entry) *Entry                         { return l.ahead }
 func (l *lab) Behind(r *Entry) bool                        { return r == l.ahead && l.behind.Blocked() == BehindWriter }
-func (l *lab) Unheard(string)                              {}
+func (l *lab) NotPublished(string)                         {}
 func (l *lab) Refused(Outcome)                             {}
 func (l *lab) AckError(uint8, string, Ack) error           { return errors.New("too few replicas") }
 func (l *lab) LossError(_ uint8, _ string, why Loss) error { return loss(why) }

@@ -63,8 +63,8 @@ type Port interface {
 	// Released: a server has answered the release of an owner, of a kind, whose MinHold ends
 	// at end.
 	Released(r *Entry, kind uint8, by ServerID, id int64, at, end clock.Instant)
-	// Unheard: a release was not announced, as the server refused the message.
-	Unheard(name string)
+	// NotPublished: a release was not announced, as the server refused the message.
+	NotPublished(name string)
 	// Refused: the server refused a release, for good (Denied) or for now (Busy).
 	Refused(o Outcome)
 

@@ -99,7 +99,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 	switch {
 	case o.Result == Replied && o.Reply != NotOwner:
 		if o.Reply == NotPublished {
-			r.Port.Unheard(r.Name)
+			r.Port.NotPublished(r.Name)
 			r.wakeWriter(rd)
 		}
 		r.ended(c, o, rd)

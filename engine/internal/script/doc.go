@@ -3,7 +3,7 @@
 //
 // Every script carries the state that holds afterwards, never a delta, so
 // each may be repeated, early or late. The one exception is acquire on an absent
-// key, whose owner is therefore used for one attempt only. The operations of tally, on counts
+// key, whose owner is therefore used for one attempt only. The operations of counter, on counts
 // without owners, are deltas: it keeps a mark of the latest command, with its answers.
 //
 // # Not obvious
@@ -18,7 +18,7 @@
 //     (acquire.lua). And PEXPIRE with 1 ms may delete the key, on Redis 7.0: what is written
 //     after it must not make a new one.
 //   - Scripts declare only the lock's key; the channel is an argument. A second key makes
-//     releases fail with TRYAGAIN while a cluster moves the slot. That of tally, the mark, is
+//     releases fail with TRYAGAIN while a cluster moves the slot. That of counter, the mark, is
 //     the price of deltas, and what only looks does without it.
 //   - A script that catches errors hides READONLY, which has to start a search for the
 //     primary, and MISCONF, NOREPLICAS and missing rights, which say why holds are about to

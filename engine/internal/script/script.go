@@ -66,7 +66,7 @@ var (
 	WriteAcquire = load("writeacquire")
 	WriteRetire  = load("announce", "writeretire")
 
-	Tally = load("announce", "tally")
+	Counter = load("announce", "counter")
 
 	// Of semaphores whose permits have a lease.
 	PermitTake  = load("announce", "permittake")
@@ -79,7 +79,7 @@ var (
 var all = []*Script{
 	Acquire, Fenced, Fair, FairRelease, FairForce, Reenter, Leave, Release, Retire, Renew, Force, State, Several,
 	ReadAcquire, ReadReenter, ReadRenew, Raise, RWRelease, RWForce, WriteAcquire, WriteRetire,
-	Tally,
+	Counter,
 	PermitTake, PermitFree, PermitRenew, PermitSet, PermitCount,
 }
 

@@ -108,7 +108,7 @@ func (c *cluster) refuse(v *server, words []string, asking bool) (reply []byte, 
 	}
 	t := c.slots[number]
 	t.look(v)
-	if t.to != nil && words[1] == script.Tally.SHA && words[2] == "2" && (v == t.at && !t.away || v == t.to && asking && t.away) && v.Get(words[4]) == nil {
+	if t.to != nil && words[1] == script.Counter.SHA && words[2] == "2" && (v == t.at && !t.away || v == t.to && asking && t.away) && v.Get(words[4]) == nil {
 		return []byte("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"), nil // it has one of two keys
 	}
 	switch {

@@ -99,7 +99,7 @@ func (s *Sim) noteCounted(key, mark string, ops, answers []string) {
 // numbered is the mark and the number of a command on a count; none if it only looks.
 func (s *Sim) numbered(f *flight) (key string, ok bool) {
 	words := model.Words(f.command)
-	if s.counts == nil || words[1] != script.Tally.SHA || words[2] == "1" {
+	if s.counts == nil || words[1] != script.Counter.SHA || words[2] == "1" {
 		return "", false
 	}
 	return words[4] + " " + words[5], true
@@ -152,7 +152,7 @@ func (s *Sim) doubts(c *counted, name string) bool {
 
 // noteUncounted notes that a server denies a command on a count, which it has not executed.
 func (s *Sim) noteUncounted(x *site, words []string) {
-	if words[1] == script.Tally.SHA {
+	if words[1] == script.Counter.SHA {
 		s.of(x).unsure = true
 	}
 }

@@ -124,7 +124,7 @@
 //	a lock that is handed over is renewed no more             mutant of handover.go
 //	a head that skipped its turn never tries                  machine: TestAConfirmationDoesNotStopTheAlarmOfASkippedTurn
 //	a context is alive when the next of its process has it    story handed_over_told; check: "its process has given it"
-//	a look at a latch waits for a slot that moves             tally: TestLooksDoNotWaitForASlotThatMoves
+//	a look at a latch waits for a slot that moves             counter: TestLooksDoNotWaitForASlotThatMoves
 //
 // Others lie below this world, or in code of users, and have tests where they lie:
 //

@@ -350,4 +350,4 @@ func (s *Sim) rivals() {
 }
 
 // isTally reports whether a command is a call of that script.
-func isTally(command []byte) bool { return model.Words(command)[1] == script.Tally.SHA }
+func isTally(command []byte) bool { return model.Words(command)[1] == script.Counter.SHA }

@@ -155,14 +155,14 @@ var mutants = []mutant{
 	{"internal/counter/command.go", "\t\t\tc.Number = t.Port.Number()\n", "\t\t\tc.Number = t.Port.Number() &^ 1\n", "each command has a number of its own"},
 	{"internal/counter/command.go", "\t\tfor op := range t.waiters.All() {\n\t\t\tif len(c.Ops) == MostOps {\n\t\t\t\treturn\n\t\t\t}\n\t\t\tt.take(op)\n\t\t}\n", "", "those who wait try"},
 	{"internal/counter/reply.go", "\t\t\tt.giveBack(op.N)\n", "", "permits that are granted to nobody are given back"},
-	{"internal/counter/op.go", "\tif op.What == Release {\n", "\tif false {\n", "a release goes on without its caller"},
+	{"internal/counter/op.go", "\tif op.Kind == Release {\n", "\tif false {\n", "a release goes on without its caller"},
 	{"internal/counter/close.go", "\t\tp.revoke()\n", "\t\t_ = p\n", "Close gives permits back"},
 	{"internal/counter/wait.go", "\tt.act(t.wait.Message(), rd)\n", "\t\t_ = rd\n", "a message wakes the first who waits"},
 	{"internal/counter/wait.go", "\tif !t.skips && !t.Cmd.attempts {\n", "\tif false {\n", "when the first leaves the next one tries: it may want less"},
 	{"internal/counter/wait.go", "\t\tt.skips = false\n", "", "a turn that was skipped ends"},
 	{"internal/counter/counter.go", "\tif c.tooOld(t.Port.Now()) {\n", "\tif c.doubt {\n", "a doubt is repeated before it is given up"},
 	{"internal/driver/counter.go", "\tif rd.Disconnected != nil {\n", "\tif false {\n", "a count that could not send goes on later"},
-	{"internal/counter/op.go", "op.taken && op.What != Acquire && !op.looks()", "op.taken && op.What != Acquire && op.What != Add && !op.looks()", "who gives an AddPermits up that is out is told that nobody knows"},
+	{"internal/counter/op.go", "op.taken && op.Kind != Acquire && !op.reads()", "op.taken && op.Kind != Acquire && op.Kind != Add && !op.reads()", "who gives an AddPermits up that is out is told that nobody knows"},
 	{"counters.go", "what: counter.Drain,", "what: counter.Look,", "Drain takes what it says"},
 	{"internal/counter/reply.go", "\t\t\top.end(answer, nil, rd)\n", "\t\t\top.end(1, nil, rd)\n", "Drain, SetPermits and Available say what the server has answered"},
 	{"internal/driver/counter.go", "r != nil && r.InUse() || s.crowds", "r != nil && false || s.crowds", "the name of a lock that is held is no semaphore"},
@@ -170,11 +170,11 @@ var mutants = []mutant{
 	{"internal/driver/shard.go", " && !s.counting(k.Name)\n", "\n", "the name of a semaphore in use is no lock"},
 	// Latches.
 	{"internal/counter/reply.go", "\t\trefused = o.Answers[len(c.Ops)] > 0\n", "\t\trefused = o.Answers[len(c.Ops)] > 1\n", "a latch opens at zero"},
-	{"internal/counter/reply.go", "\t\t\tt.tellAwaiting(nil, rd)\n", "", "who awaits a latch that is open is told"},
+	{"internal/counter/reply.go", "\t\t\tt.failAwaiting(nil, rd)\n", "", "who awaits a latch that is open is told"},
 	{"internal/counter/wait.go", "\t\tt.opened(rd)\n", "", "who listens is told that a latch was open, though it is closed again"},
-	{"internal/counter/wait.go", "op.no > t.heard", "false", "rare: who comes later is not told of an earlier opening"},
+	{"internal/counter/wait.go", "op.no > t.confirmedSeq", "false", "rare: who comes later is not told of an earlier opening"},
 	{"internal/counter/command.go", "\t\t\tt.askFor(t.wait.Ready() || len(c.Ops) > 0)\n", "\t\t\tt.askFor(len(c.Ops) > 0)\n", "who awaits a latch asks"},
-	{"internal/counter/op.go", "unsure := op.What == Release || op.taken && op.What != Acquire && !op.looks()", "unsure := op.What == Release", "who gives a CountDown up that is out is told that nobody knows"},
+	{"internal/counter/op.go", "unsure := op.Kind == Release || op.taken && op.Kind != Acquire && !op.reads()", "unsure := op.Kind == Release", "who gives a CountDown up that is out is told that nobody knows"},
 	{"internal/counter/close.go", "\tfor op := range t.waiters.All() {\n\t\top.end(0, lockerr.ErrClosed, rd)\n\t}\n", "", "Close fails those who wait"},
 	{"internal/counter/wait.go", "\tLookEvery = 10 * time.Second\n", "\tLookEvery = time.Hour\n", "who waits looks now and then: a message may go to nobody while a slot moves"},
 	// The watchdog.
@@ -267,5 +267,5 @@ var mutants = []mutant{
 
 	// Of the attack on removals and refusals.
 	{"internal/counter/command.go", "\t\t\t\twhy = readsOnly\n", "", "rare: who only looks does not wait behind what is refused"},
-	{"internal/counter/close.go", " && (op.What != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
+	{"internal/counter/close.go", " && (op.Kind != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
 }

@@ -49,5 +49,5 @@ func (v *server) answers(command []byte) bool {
 		return false
 	}
 	words := model.Words(command)
-	return model.BySHA[words[1]] == script.Tally && words[2] == "1"
+	return model.BySHA[words[1]] == script.Counter && words[2] == "1"
 }

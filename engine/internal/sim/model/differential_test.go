@@ -262,10 +262,10 @@ func rwCall(random *rand.Rand, key string, lease func() time.Duration, draw func
 	}
 }
 
-// tallyCall is a call of tally. Sometimes it is that of an earlier number, or the same again.
+// tallyCall is a call of counter. Sometimes it is that of an earlier number, or the same again.
 func tallyCall(random *rand.Rand) []byte {
 	engine := []string{"e1", "e2"}[random.IntN(2)]
-	call := script.TallyCall{Key: "t", Mark: script.MarkOf("t", engine), Channel: "redisson_sc:{t}", Verb: "PUBLISH", Number: uint64(random.IntN(2) * (1 + random.IntN(3)))}
+	call := script.CounterCall{Key: "t", Mark: script.MarkOf("t", engine), Channel: "redisson_sc:{t}", Verb: "PUBLISH", Number: uint64(random.IntN(2) * (1 + random.IntN(3)))}
 	if random.IntN(8) == 0 {
 		call.Key, call.Mark = "a", script.MarkOf("a", engine)
 	}
@@ -278,9 +278,9 @@ func tallyCall(random *rand.Rand) []byte {
 		letters = "v"
 	}
 	for range 1 + random.IntN(4) {
-		call.Ops = append(call.Ops, script.TallyOp{What: letters[random.IntN(len(letters))], N: random.Int64N(5)})
+		call.Ops = append(call.Ops, script.CounterOp{What: letters[random.IntN(len(letters))], N: random.Int64N(5)})
 	}
-	return script.AppendTally(nil, resp.EvalSHA, &call)
+	return script.AppendCounter(nil, resp.EvalSHA, &call)
 }
 
 // tallyNumbers are the latest numbers, by mark.

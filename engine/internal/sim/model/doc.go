@@ -11,6 +11,6 @@
 //	keyspace           keys, with their expiry
 //	execute            which script a command calls
 //	lock, rw, fair,    the scripts of each kind of synchronizer, as decision tables; they
-//	tally, permit      follow the Lua line by line
+//	counter, permit      follow the Lua line by line
 //	differential_test  the comparison; permit_test has that of a PermitSemaphore
 package model

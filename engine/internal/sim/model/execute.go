@@ -31,7 +31,7 @@ func (v *Keyspace) Execute(command, dst []byte) []byte {
 		return v.readRenew(keys, args, dst)
 	case script.Raise:
 		return v.raiseAlone(keys[0], args, dst)
-	case script.Tally:
+	case script.Counter:
 		return v.tally(keys, args, dst)
 	case script.PermitRenew:
 		return v.renewPermits(keys, args, dst)
@@ -80,7 +80,7 @@ var BySHA = func() map[string]*script.Script {
 			all[s.SHA] = s
 		}
 	}
-	add(script.Renew, script.ReadRenew, script.Raise, script.Tally, script.PermitRenew)
+	add(script.Renew, script.ReadRenew, script.Raise, script.Counter, script.PermitRenew)
 	add(script.State, script.Several, script.Fenced)
 	add(slices.Collect(maps.Keys(permitScripts))...)
 	add(slices.Collect(maps.Keys(queues))...)

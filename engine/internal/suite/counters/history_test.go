@@ -46,7 +46,7 @@ func behind(t *testing.T, srv *redistest.Server, n int, seed uint64, stop <-chan
 }
 
 func vandalize(p *faultproxy.Proxy, random *rand.Rand, stop <-chan struct{}, cuts *atomic.Int64) {
-	scripts := []*script.Script{script.Tally, script.PermitTake, script.PermitFree, script.PermitRenew}
+	scripts := []*script.Script{script.Counter, script.PermitTake, script.PermitFree, script.PermitRenew}
 	for testkit.Pause(stop, time.Duration(random.IntN(150))*time.Millisecond) {
 		cuts.Add(1)
 		command := func(c faultproxy.Command) bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
-var tallies = faultproxy.Is("EVALSHA", script.Tally.SHA)
+var tallies = faultproxy.Is("EVALSHA", script.Counter.SHA)
 
 // An operation whose answer is lost is executed once.
 func TestAnAnswerThatIsLostIsAskedForAgain(t *testing.T) {

@@ -171,7 +171,7 @@ func inFirstPart(c *redistest.Cluster) string {
 	}
 }
 
-// tally is what became of the locks that were asked for around failovers.
+// counter is what became of the locks that were asked for around failovers.
 type tally struct {
 	failovers int
 	asked     int // fresh names, with acknowledgements

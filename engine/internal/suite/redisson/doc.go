@@ -42,7 +42,7 @@
 //	    engine/internal/suite/kinds/kinds_test.go:TestEngine_NameOfAnotherKind_IsRefused
 //	    engine/internal/suite/rw/rw_test.go:TestRWMutex_NameOfAMutex_IsRefused
 //	    engine/internal/script/script_test.go:TestEveryScriptRefusesAForeignTypeWithoutTouchingIt
-//	    engine/internal/script/tally_test.go:TestTallyOfWhatIsNoCount
+//	    engine/internal/script/counter_test.go:TestTallyOfWhatIsNoCount
 //	T11 every waiter of a spin lock polls
 //	    engine/internal/suite/redisson/traps_test.go:TestSpinWaitersOfAnEngineAskAsOne
 //	T12 a lease of less than a millisecond
@@ -85,7 +85,7 @@
 //	    engine/internal/suite/faults/garbage_test.go:TestLock_ScriptAnsweredWithGarbage_IsAnError
 //	    resp/wire/codec_test.go:TestDecode_NotRESP2_IsRefused
 //	T24 a count that is no number
-//	    engine/internal/script/tally_test.go:TestTallyOfWhatIsNoCount
+//	    engine/internal/script/counter_test.go:TestTallyOfWhatIsNoCount
 //	    engine/internal/suite/fenced/fenced_test.go:TestFencedMutex_CounterOfAnotherType_IsAnError
 //	T25 databases share channels
 //	    engine/internal/suite/redisson/wire_test.go:TestDatabasesShareChannelsAndNotKeys

@@ -8,26 +8,26 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// What the tally script answers instead of a list, when it has not done anything.
+// What the counter script answers instead of a list, when it has not done anything.
 const (
 	NoCount    = -4 // the key is no count
 	Superseded = -6 // a later command of the engine has been executed
 )
 
-// TallyOp is one operation of a tally call; see tally.lua.
-type TallyOp struct {
+// CounterOp is one operation of a counter call; see counter.lua.
+type CounterOp struct {
 	What byte
 	N    int64
 }
 
-// TallyCall is a call of tally: operations on one count.
-type TallyCall struct {
+// CounterCall is a call of counter: operations on one count.
+type CounterCall struct {
 	Key     string
 	Mark    string // see MarkOf
 	Number  uint64 // higher than that of the engine's command before; 0: it only looks
 	Channel string
 	Verb    string
-	Ops     []TallyOp
+	Ops     []CounterOp
 }
 
 // MarkOf is the key of an engine's mark for a count, in the slot of the count. Its braces
@@ -40,14 +40,14 @@ func MarkOf(name, engine string) string {
 	return "{" + name + "}:pawl:" + engine
 }
 
-// AppendTally appends tally(operations). One that only looks has one key: it is answered while a
+// AppendCounter appends counter(operations). One that only looks has one key: it is answered while a
 // cluster moves the slot, too.
-func AppendTally(dst []byte, form resp.ScriptForm, c *TallyCall) []byte {
+func AppendCounter(dst []byte, form resp.ScriptForm, c *CounterCall) []byte {
 	keys := 2
 	if c.Number == 0 {
 		keys = 1
 	}
-	dst = Tally.begin(dst, form, keys, 3+len(c.Ops))
+	dst = Counter.begin(dst, form, keys, 3+len(c.Ops))
 	dst = wire.AppendBulk(dst, c.Key)
 	if keys == 2 {
 		dst = wire.AppendBulk(dst, c.Mark)

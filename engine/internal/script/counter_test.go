@@ -20,25 +20,25 @@ const (
 )
 
 // ops are operations as they are written: a2 r1.
-func ops(text string) (list []TallyOp) {
+func ops(text string) (list []CounterOp) {
 	for _, word := range strings.Fields(text) {
-		op := TallyOp{What: word[0]}
+		op := CounterOp{What: word[0]}
 		_, _ = fmt.Sscanf(word[1:], "%d", &op.N)
 		list = append(list, op)
 	}
 	return list
 }
 
-func tally(number uint64, text string) func([]byte, resp.ScriptForm) []byte {
+func counter(number uint64, text string) func([]byte, resp.ScriptForm) []byte {
 	return func(b []byte, f resp.ScriptForm) []byte {
-		return AppendTally(b, f, &TallyCall{Key: tallyName, Mark: MarkOf(tallyName, me.Engine), Number: number, Channel: tallyWake, Verb: "PUBLISH", Ops: ops(text)})
+		return AppendCounter(b, f, &CounterCall{Key: tallyName, Mark: MarkOf(tallyName, me.Engine), Number: number, Channel: tallyWake, Verb: "PUBLISH", Ops: ops(text)})
 	}
 }
 
 // codes are the answers to a call.
 func (c *caller) codes(number uint64, text string) string {
 	c.t.Helper()
-	v, err := c.run(tally(number, text))
+	v, err := c.run(counter(number, text))
 	if err != nil {
 		c.t.Fatalf("%d %s: %v", number, text, err)
 	}
@@ -195,7 +195,7 @@ func TestTallyLaterAndEarlierCommands(t *testing.T) {
 	}
 	// Another engine has a mark of its own.
 	if v, err := c.run(func(b []byte, f resp.ScriptForm) []byte {
-		return AppendTally(b, f, &TallyCall{Key: tallyName, Mark: MarkOf(tallyName, other.Engine), Number: 1, Channel: tallyWake, Verb: "PUBLISH", Ops: ops("a1")})
+		return AppendCounter(b, f, &CounterCall{Key: tallyName, Mark: MarkOf(tallyName, other.Engine), Number: 1, Channel: tallyWake, Verb: "PUBLISH", Ops: ops("a1")})
 	}); err != nil || v.Len() != 2 || countOf(c.s) != "9" {
 		t.Errorf("%v %v, %s is left", v, err, countOf(c.s))
 	}
@@ -263,7 +263,7 @@ func TestTallyWithoutMemory(t *testing.T) {
 		c.s.Do("SET", tallyName, "5")
 		c.s.Do("CONFIG", "SET", "maxmemory", "1")
 		number++
-		_, err := c.run(tally(number, row.ops))
+		_, err := c.run(counter(number, row.ops))
 		c.s.Do("CONFIG", "SET", "maxmemory", "0")
 		var refused *resp.ServerError
 		switch {
@@ -318,7 +318,7 @@ func TestTallyWithoutRights(t *testing.T) {
 			} else {
 				user(rules...)
 			}
-			_, err := c.run(tally(number, row.ops))
+			_, err := c.run(counter(number, row.ops))
 			user()
 			if err == nil {
 				t.Errorf("%s, %s: no error", row.without, row.ops)
@@ -381,12 +381,12 @@ func TestAReleaseOfNoCountWithoutMemory(t *testing.T) {
 	c.s.Do("SET", tallyName, "text")
 	c.s.Do("CONFIG", "SET", "maxmemory", "1")
 	for _, what := range []string{"it is sent", "it is repeated"} {
-		if v, err := c.run(tally(1, "r1")); err != nil || v.Int != WrongType {
+		if v, err := c.run(counter(1, "r1")); err != nil || v.Int != WrongType {
 			t.Errorf("%s: %d, %v", what, v.Int, err)
 		}
 	}
 	var refused *resp.ServerError
-	if _, err := c.run(tally(2, "a1")); !errors.As(err, &refused) || refused.Code != "OOM" {
+	if _, err := c.run(counter(2, "a1")); !errors.As(err, &refused) || refused.Code != "OOM" {
 		t.Errorf("an acquire: %v, want OOM", err)
 	}
 }

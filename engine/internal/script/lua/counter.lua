@@ -1,4 +1,4 @@
--- tally: operations on the count of a semaphore or a latch, each of them once.
+-- counter: operations on the count of a semaphore or a latch, each of them once.
 -- KEYS[1] the count   KEYS[2] the mark of the engine that asks, unless it only looks
 -- ARGV[1] the number of the command, 0 if it only looks   ARGV[2] channel
 -- ARGV[3] PUBLISH or SPUBLISH   ARGV[4], ... operations: a letter and a number

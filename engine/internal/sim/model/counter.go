@@ -11,7 +11,7 @@ import (
 // MarkFor is how long a mark lasts, in milliseconds.
 const MarkFor = 60_000
 
-// tally is the model of that script. It follows the Lua line by line.
+// counter is the model of that script. It follows the Lua line by line.
 func (v *Keyspace) tally(keys, args []string, dst []byte) []byte {
 	key, mark, seq, channel, verb, ops := keys[0], keys[len(keys)-1], Number(args[0]), args[1], args[2], args[3:]
 	if old := v.Get(mark); seq > 0 && old != nil {
