@@ -55,7 +55,7 @@ func TestHold_ManyContexts_EndInOneGoroutine(t *testing.T) {
 	}
 	s.Do("DEL", "x")
 	done, idle, peak := h.Done(), runtime.NumGoroutine(), 0
-	oneOf(h).Subject().Gone(script.Gone) // as its renewal does
+	oneOf(h).Renewable().Gone(script.Gone) // as its renewal does
 	for ended := false; !ended; {
 		peak = max(peak, runtime.NumGoroutine()-idle)
 		select {

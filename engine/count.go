@@ -17,7 +17,7 @@ import (
 // counterHandle names a semaphore or a latch: what both values have.
 type counterHandle struct {
 	home  *Engine
-	key   driver.CountKey
+	key   driver.CounterKey
 	route uint64
 	name  string
 	err   error // the name is not usable
@@ -25,7 +25,7 @@ type counterHandle struct {
 
 func (e *Engine) counter(name string, k counter.Kind) counterHandle {
 	m := e.Mutex(name) // the names of locks are as good
-	c := counterHandle{home: e, key: driver.CountKey{Name: m.key.Name, Kind: k}, route: m.route, name: name, err: m.err}
+	c := counterHandle{home: e, key: driver.CounterKey{Name: m.key.Name, Kind: k}, route: m.route, name: name, err: m.err}
 	if e.table.Client.Clustered() && c.err == nil {
 		c.err = c.key.ValidInCluster()
 	}

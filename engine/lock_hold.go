@@ -19,7 +19,7 @@ import (
 // Hold, which points here. (Two objects, so that a Hold that the user dropped can be noticed.)
 // The shard's lock guards its fields.
 type lockHold struct {
-	driver.Holding
+	driver.TimedHold
 	handle *Hold            // keeps the user's Hold alive until the first renewal; nil for a part of several
 	unless *runtime.Cleanup // leaked is called, from then on
 	done   chan struct{}
@@ -179,7 +179,7 @@ func (h *lockHold) inner() *lock.Hold {
 	return &h.Hold
 }
 
-// The methods below are the half of driver.Hold that is told.
+// The methods below are the half of driver.HoldObserver that is told.
 
 func (h *lockHold) Ended(why lock.Loss) {
 	if why == 0 {

@@ -194,7 +194,7 @@ func BenchmarkHold_EndOnAnEventLoop(b *testing.B) {
 				}
 				s.Do("DEL", "x")
 				b.StartTimer()
-				oneOf(h).Subject().Gone(script.Gone)
+				oneOf(h).Renewable().Gone(script.Gone)
 				b.StopTimer()
 				<-h.Done()
 			}

@@ -121,7 +121,7 @@ func (m Mutex) String() string {
 	return fmt.Sprintf("%s(%q)", typeNames[m.key.Kind], lockerr.Shorten(m.name))
 }
 
-var typeNames = [kind.Count]string{
+var typeNames = [kind.Kinds]string{
 	kind.Mutex: "Mutex", kind.Spin: "SpinMutex", kind.Fenced: "FencedMutex", kind.Fair: "FairMutex",
 	kind.Read: "Reader", kind.Write: "Writer", kind.Permit: "PermitSemaphore",
 }

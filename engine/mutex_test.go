@@ -24,7 +24,7 @@ func TestTryLock_BehindAnswersThatDoNotCome_Ends(t *testing.T) {
 		link.Hold()
 		stuck := e.Mutex("stuck").LockAsync(ctxT(t), Acked(1))
 		eventually(t, "its WAIT is out", func() bool { return primary.Do("EXISTS", "stuck") == int64(1) })
-		e.table.Machine.AckTimeout = 100 * time.Millisecond // as the deadline sees it
+		e.table.Lock.AckTimeout = 100 * time.Millisecond // as the deadline sees it
 		_, err := e.Mutex("x").TryLock(ctxT(t), Acked(1))
 		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrNotAcquired) {
 			t.Errorf("%v", err)
@@ -52,7 +52,7 @@ func TestHold_AckedOfAReentry_IsThatOfTheLeaseItFollows(t *testing.T) {
 	child := mustReenter(t, e.Mutex("x"), mustReenter(t, e.Mutex("x"), h))
 	fixed := mustReenter(t, e.Mutex("x"), child, Lease(time.Minute))
 	now := e.clock.Now()
-	oneOf(h).Subject().Renewed(now, now, e.cfg.Lease, 2)
+	oneOf(h).Renewable().Renewed(now, now, e.cfg.Lease, 2)
 	if h.Acked() != 2 || child.Acked() != 2 || fixed.Acked() != 0 {
 		t.Errorf("acknowledged by %d, the re-entry by %d, one with a lease of its own by %d", h.Acked(), child.Acked(), fixed.Acked())
 	}

@@ -192,13 +192,13 @@ func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) 
 }
 
 // margin is the safety margin of a lease.
-func (e *Engine) margin(lease time.Duration) time.Duration { return e.table.Machine.Margin(lease) }
+func (e *Engine) margin(lease time.Duration) time.Duration { return e.table.Lock.Margin(lease) }
 
 // maxHandOvers bounds how often a lock is handed over before it is released.
 const maxHandOvers = 10_000
 
-// machine is what the core needs of a Config.
-func (c *Config) machine() lock.Config {
+// lockConfig is what the core needs of a Config.
+func (c *Config) lockConfig() lock.Config {
 	handOvers := uint16(maxHandOvers)
 	if c.HandOver < time.Millisecond { // the core counts milliseconds: a turn would last until the next one
 		handOvers = 0

@@ -46,7 +46,7 @@ func TestQuorumHold_LostWithAContextThatDoesNotReturn_EndsTheOthers(t *testing.T
 				if unlock {
 					l.endBy(l.Shard().Now())
 				} else {
-					l.LookNow()
+					l.VerifyNow()
 				}
 			}
 			if unlock {

@@ -125,7 +125,7 @@ func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 		voteOf(do.Join).hold.endBy(do.Last)
 	}
 	for _, v := range do.LookAt {
-		holdOf(voteOf(v).hold.Root()).LookNow()
+		holdOf(voteOf(v).hold.Root()).VerifyNow()
 	}
 	for _, one := range do.Ask {
 		q.enqueue(one.Server, one.Try.(*acquisition), mayOverflow)

@@ -60,7 +60,7 @@ func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 func (t *Table) queue(k kind.Kind, name string) script.Queue {
 	verb := t.Verb()
 	return script.Queue{
-		Key: name, Channel: k.Channel(name, verb), Room: t.Machine.Room,
+		Key: name, Channel: k.Channel(name, verb), Room: t.Lock.Room,
 		Counts: verb == "SPUBLISH" || !t.Client.Clustered(), // PUBLISH tells of one node only
 	}
 }

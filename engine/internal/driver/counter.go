@@ -18,14 +18,14 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// CountKey names a semaphore or a latch: the name is the mapped one, as it stands on the server.
-type CountKey struct {
+// CounterKey names a semaphore or a latch: the name is the mapped one, as it stands on the server.
+type CounterKey struct {
 	Name string
 	Kind counter.Kind
 }
 
 // channel is where changes of a count are announced, as Redisson has it.
-func (k CountKey) channel() string {
+func (k CounterKey) channel() string {
 	if k.Kind == counter.Latch {
 		return "redisson_countdownlatch__channel__{" + k.Name + "}"
 	}
@@ -34,7 +34,7 @@ func (k CountKey) channel() string {
 
 // mark is the key of an engine's mark. The kinds have marks of their own: the commands of two
 // counts of one name must not overtake each other.
-func (k CountKey) mark(engine string) string {
+func (k CounterKey) mark(engine string) string {
 	if k.Kind == counter.Latch {
 		engine += ":latch"
 	}
@@ -42,7 +42,7 @@ func (k CountKey) mark(engine string) string {
 }
 
 // ValidInCluster refuses a name whose channel or mark would be in another slot than its key.
-func (k CountKey) ValidInCluster() error {
+func (k CounterKey) ValidInCluster() error {
 	for _, other := range []string{k.channel(), k.mark("")} {
 		if resp.SlotOf(other) != resp.SlotOf(k.Name) {
 			what := "use one pair of braces with something in it, as in orders:{42}, or none"
@@ -56,8 +56,8 @@ func (k CountKey) ValidInCluster() error {
 	return nil
 }
 
-// Count is a counter with what drives it: it is the counter.Port. The shard's lock guards it.
-type Count struct {
+// Counter is a counter with what drives it: it is the counter.Port. The shard's lock guards it.
+type Counter struct {
 	counter.Counter
 	sh       *Shard
 	route    uint64
@@ -72,18 +72,18 @@ type Count struct {
 	unwanted bool // guarded by recovery's lock
 }
 
-// Count returns the state of a count, made if need be. The caller holds the lock.
-func (s *Shard) Count(k CountKey, route uint64) *Count {
+// Counter returns the state of a count, made if need be. The caller holds the lock.
+func (s *Shard) Count(k CounterKey, route uint64) *Counter {
 	if c := s.counts[k]; c != nil {
 		return c
 	}
-	c := &Count{sh: s, route: route, mark: k.mark(s.Table.ID), wakes: k.channel()}
+	c := &Counter{sh: s, route: route, mark: k.mark(s.Table.ID), wakes: k.channel()}
 	c.Port, c.Name, c.Kind = c, k.Name, k.Kind
 	for _, timer := range []*wheel.Timer{&c.alarm, &c.pause, &c.doubt} {
 		timer.Init(c)
 	}
 	if s.counts == nil {
-		s.counts = make(map[CountKey]*Count)
+		s.counts = make(map[CounterKey]*Counter)
 	}
 	s.counts[k] = c
 	return c
@@ -91,12 +91,12 @@ func (s *Shard) Count(k CountKey, route uint64) *Count {
 
 // FitsCount reports whether the name is in use as no lock, nor as another sort of count: all of them
 // are the same key. What only lingers is not in use. The caller holds the lock.
-func (s *Shard) FitsCount(k CountKey) bool {
-	if r := s.entries[k.Name]; r != nil && r.InUse() || s.crowds[k.Name] != nil {
+func (s *Shard) FitsCount(k CounterKey) bool {
+	if r := s.entries[k.Name]; r != nil && r.InUse() || s.groups[k.Name] != nil {
 		return false
 	}
 	for other := range counter.Kind(counter.Kinds) {
-		if c := s.counts[CountKey{k.Name, other}]; c != nil && other != k.Kind && c.InUse() {
+		if c := s.counts[CounterKey{k.Name, other}]; c != nil && other != k.Kind && c.InUse() {
 			return false
 		}
 	}
@@ -106,14 +106,14 @@ func (s *Shard) FitsCount(k CountKey) bool {
 // UsedAs says what the name is in use as, for people; empty if it is not in use. The caller holds the
 // lock.
 func (s *Shard) UsedAs(name string) string {
-	if c := s.crowds[name]; c != nil {
+	if c := s.groups[name]; c != nil {
 		return c.family.String()
 	}
 	if r := s.entries[name]; r != nil && r.InUse() {
 		return kind.Family(r.Family).String()
 	}
 	for k := range counter.Kind(counter.Kinds) {
-		if c := s.counts[CountKey{name, k}]; c != nil && c.InUse() {
+		if c := s.counts[CounterKey{name, k}]; c != nil && c.InUse() {
 			return [counter.Kinds]string{"a Semaphore", "a Latch"}[k]
 		}
 	}
@@ -123,7 +123,7 @@ func (s *Shard) UsedAs(name string) string {
 // counting reports whether the name is in use as a count. The caller holds the lock.
 func (s *Shard) counting(name string) bool {
 	for k := range counter.Kind(counter.Kinds) {
-		if c := s.counts[CountKey{name, k}]; c != nil && c.InUse() {
+		if c := s.counts[CounterKey{name, k}]; c != nil && c.InUse() {
 			return true
 		}
 	}
@@ -131,8 +131,8 @@ func (s *Shard) counting(name string) bool {
 }
 
 // Counts are those of the shard, in the order of their names. The caller holds the lock.
-func (s *Shard) Counts() []*Count {
-	return slices.SortedFunc(maps.Values(s.counts), func(a, b *Count) int {
+func (s *Shard) Counts() []*Counter {
+	return slices.SortedFunc(maps.Values(s.counts), func(a, b *Counter) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	})
 }
@@ -148,23 +148,23 @@ func (t *Table) Counted() (all counter.Counters) {
 	return all
 }
 
-// countOf is the state that a counter belongs to.
-func countOf(t *counter.Counter) *Count { return t.Port.(*Count) }
+// counterOf is the state that a counter belongs to.
+func counterOf(t *counter.Counter) *Counter { return t.Port.(*Counter) }
 
 // ApplyCount does what a transition of a count has left to be done. The caller holds no lock.
 func (t *Table) ApplyCount(rd *counter.Ready) {
 	if rd.Send != nil {
-		c := countOf(rd.Send)
-		t.Client.Submit(c.route, (*countCommand)(c))
+		c := counterOf(rd.Send)
+		t.Client.Submit(c.route, (*counterCommand)(c))
 	}
 	if rd.Disconnected != nil {
-		t.Recovery.Add((*stalledCount)(countOf(rd.Disconnected)))
+		t.Recovery.Add((*stalledCounter)(counterOf(rd.Disconnected)))
 	}
 	rd.Deliver()
 }
 
 // transition makes a transition of the count, under the lock, and does what it leaves to be done.
-func (c *Count) transition(do func(rd *counter.Ready)) {
+func (c *Counter) transition(do func(rd *counter.Ready)) {
 	var rd counter.Ready
 	c.sh.mu.Lock()
 	if !c.Out {
@@ -192,60 +192,60 @@ func (s *Shard) CountNotAcquired() { s.counted.NotAcquired++ }
 
 // The methods below implement counter.Port.
 
-func (c *Count) Now() clock.Instant                 { return c.sh.Now() }
-func (c *Count) Draw(d time.Duration) time.Duration { return c.sh.Draw(d) }
-func (c *Count) Counters() *counter.Counters        { return &c.sh.counted }
-func (c *Count) Closing() bool                      { return c.sh.Closing() }
-func (c *Count) Closed() bool                       { return c.sh.Closed() }
-func (c *Count) Trouble() error                     { return c.sh.Trouble(c.route) }
-func (c *Count) RingAt(at clock.Instant)            { c.sh.Table.Timers.Schedule(&c.alarm, at) }
-func (c *Count) Silence()                           { c.sh.Table.Timers.Cancel(&c.alarm) }
-func (c *Count) PauseUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.pause, at) }
-func (c *Count) DoubtUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.doubt, at) }
-func (c *Count) CancelDoubt()                       { c.sh.Table.Timers.Cancel(&c.doubt) }
-func (c *Count) Unstalled()                         { c.sh.Table.Recovery.Drop((*stalledCount)(c)) }
-func (c *Count) NotPublished()                      { c.sh.Table.Engine.NotPublished(c.Name) }
+func (c *Counter) Now() clock.Instant                 { return c.sh.Now() }
+func (c *Counter) Draw(d time.Duration) time.Duration { return c.sh.Draw(d) }
+func (c *Counter) Counters() *counter.Counters        { return &c.sh.counted }
+func (c *Counter) Closing() bool                      { return c.sh.Closing() }
+func (c *Counter) Closed() bool                       { return c.sh.Closed() }
+func (c *Counter) Trouble() error                     { return c.sh.Trouble(c.route) }
+func (c *Counter) RingAt(at clock.Instant)            { c.sh.Table.Timers.Schedule(&c.alarm, at) }
+func (c *Counter) Silence()                           { c.sh.Table.Timers.Cancel(&c.alarm) }
+func (c *Counter) PauseUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.pause, at) }
+func (c *Counter) DoubtUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.doubt, at) }
+func (c *Counter) CancelDoubt()                       { c.sh.Table.Timers.Cancel(&c.doubt) }
+func (c *Counter) Unstalled()                         { c.sh.Table.Recovery.Drop((*stalledCounter)(c)) }
+func (c *Counter) NotPublished()                      { c.sh.Table.Engine.NotPublished(c.Name) }
 
-func (c *Count) Number() uint64 {
+func (c *Counter) Number() uint64 {
 	c.sh.number++
 	return c.sh.number
 }
 
-func (c *Count) Turn() time.Duration {
-	if c.sh.Table.Machine.HandOvers == 0 {
+func (c *Counter) Turn() time.Duration {
+	if c.sh.Table.Lock.HandOvers == 0 {
 		return 0
 	}
-	return c.sh.Table.Machine.HandOverFor
+	return c.sh.Table.Lock.HandOverFor
 }
 
 // ear is a subscription of a count. It is an object of its own because events may arrive after
 // it was given up, and when there is another one.
 type counterSubscription struct {
 	resp.Channel
-	c *Count
+	c *Counter
 }
 
 // Listen subscribes, and Unlisten gives that up: they neither block nor call back. A second
 // channel of the name has the server asked once more.
-func (c *Count) Listen() {
+func (c *Counter) Listen() {
 	c.sub, c.former = &counterSubscription{c: c}, c.sub
 	c.sub.Init(c.wakes, c.sub)
 	c.sh.Table.Client.Subscribe(&c.sub.Channel)
 }
 
-func (c *Count) Unlisten() {
+func (c *Counter) Unlisten() {
 	c.unsubscribe(&c.former)
 	c.unsubscribe(&c.sub)
 }
 
-func (c *Count) unsubscribe(e **counterSubscription) {
+func (c *Counter) unsubscribe(e **counterSubscription) {
 	if *e != nil {
 		c.sh.Table.Client.Unsubscribe(&(*e).Channel)
 		*e = nil
 	}
 }
 
-func (c *Count) Refused(why error, forGood bool) {
+func (c *Counter) Refused(why error, forGood bool) {
 	v := lock.RetryLater
 	if forGood {
 		v = lock.Refused
@@ -253,13 +253,13 @@ func (c *Count) Refused(why error, forGood bool) {
 	c.sh.Table.noteRefusal(lock.Outcome{Result: v, Err: why})
 }
 
-func (c *Count) Idle() {
-	delete(c.sh.counts, CountKey{c.Name, c.Kind})
+func (c *Counter) Idle() {
+	delete(c.sh.counts, CounterKey{c.Name, c.Kind})
 	c.sh.Table.emptied(c.sh)
 }
 
 // Fire implements wheel.Task.
-func (c *Count) Fire(timer *wheel.Timer, now clock.Instant) {
+func (c *Counter) Fire(timer *wheel.Timer, now clock.Instant) {
 	c.transition(func(rd *counter.Ready) {
 		switch timer {
 		case &c.alarm:
@@ -294,20 +294,20 @@ func (e *counterSubscription) ChannelEvent(ev resp.ChannelEvent, message []byte,
 	})
 }
 
-// stalledCount is a count as recovery lists it: a recovery.Name.
-type stalledCount Count
+// stalledCounter is a count as recovery lists it: a recovery.Name.
+type stalledCounter Counter
 
-func (s *stalledCount) count() *Count   { return (*Count)(s) }
-func (s *stalledCount) Unwanted() *bool { return &s.unwanted }
+func (s *stalledCounter) count() *Counter { return (*Counter)(s) }
+func (s *stalledCounter) Unwanted() *bool { return &s.unwanted }
 
-func (s *stalledCount) Stalled() (urgent bool, route uint64) {
+func (s *stalledCounter) Stalled() (urgent bool, route uint64) {
 	c := s.count()
 	c.sh.mu.Lock()
 	defer c.sh.mu.Unlock()
 	return c.Urgent(), c.route
 }
 
-func (s *stalledCount) GoOn(by *lock.Throttle) recovery.Went {
+func (s *stalledCounter) GoOn(by *lock.Throttle) recovery.Went {
 	c, sends := s.count(), false
 	c.transition(func(rd *counter.Ready) {
 		c.Reconnected(rd)

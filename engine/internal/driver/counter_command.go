@@ -8,13 +8,13 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// countCommand is the command of a count that is out, as the client sees it.
-type countCommand Count
+// counterCommand is the command of a count that is out, as the client sees it.
+type counterCommand Counter
 
-func (c *countCommand) count() *Count { return (*Count)(c) }
+func (c *counterCommand) count() *Counter { return (*Counter)(c) }
 
 // AppendCommand implements resp.Request.
-func (c *countCommand) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
+func (c *counterCommand) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	cmd := &c.Cmd
 	call := script.CounterCall{
 		Key: c.Name, Mark: c.mark, Number: cmd.Number,
@@ -32,7 +32,7 @@ func (c *countCommand) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 }
 
 // Priority implements resp.PatientRequest.
-func (c *countCommand) Priority() resp.Priority {
+func (c *counterCommand) Priority() resp.Priority {
 	if c.Cmd.GivesBack() {
 		return resp.PriorityHigh
 	}
@@ -41,14 +41,14 @@ func (c *countCommand) Priority() resp.Priority {
 
 // Wanted implements resp.PatientRequest. While it waited for room on a full lane, a doubt may have
 // become too old to be repeated.
-func (c *countCommand) Wanted() bool {
+func (c *counterCommand) Wanted() bool {
 	c.sh.mu.Lock()
 	defer c.sh.mu.Unlock()
 	return c.Cmd.Wanted(c.count().Now())
 }
 
 // Complete implements resp.Request.
-func (c *countCommand) Complete(reply resp.Reply) {
+func (c *counterCommand) Complete(reply resp.Reply) {
 	defer invariants.FailStop()
 	n := c.count()
 	o := readCount(&n.Cmd, reply)

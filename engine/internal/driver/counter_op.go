@@ -49,7 +49,7 @@ func (a *CounterOp) Outage(route uint64, d time.Duration) error {
 }
 
 // Admit asks, unless the engine is being closed. The caller holds the lock.
-func (a *CounterOp) Admit(k CountKey, route uint64, rd *counter.Ready) {
+func (a *CounterOp) Admit(k CounterKey, route uint64, rd *counter.Ready) {
 	a.Shard.Count(k, route).Admit(&a.Op, rd)
 }
 

@@ -3,7 +3,7 @@
 // to the channels. Every event becomes one transition under one shard's lock; its effects follow
 // after the lock (see Table.Apply).
 //
-// A Grant has the place among the renewals, which it keeps when it is handed over. A Holding
+// A Grant has the place among the renewals, which it keeps when it is handed over. A TimedHold
 // is one hold of it, and has the timer of its own end.
 //
 // It decides nothing about a lock, and knows no future, no hook and no option. Package engine has

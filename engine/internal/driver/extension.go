@@ -28,7 +28,7 @@ func NewExtension(lease time.Duration) *Extension {
 func (x *Extension) OnResult() { close(x.done) }
 
 // MayExtend is why d is no good for an Extend of h, nil if it is.
-func (h *Holding) MayExtend(ctx context.Context, d time.Duration) error {
+func (h *TimedHold) MayExtend(ctx context.Context, d time.Duration) error {
 	margin := h.Shard().Config().Margin(d)
 	switch {
 	case ctx == nil:
@@ -46,10 +46,10 @@ func (h *Holding) MayExtend(ctx context.Context, d time.Duration) error {
 }
 
 // ExtendPatience is how long an Extend waits for the answer.
-func (h *Holding) ExtendPatience() time.Duration { return h.Shard().Config().Patience(h.Acks) }
+func (h *TimedHold) ExtendPatience() time.Duration { return h.Shard().Config().Patience(h.Acks) }
 
 // ExtendBy makes the lease last d from now, and waits for the answer.
-func (h *Holding) ExtendBy(ctx context.Context, d time.Duration) error {
+func (h *TimedHold) ExtendBy(ctx context.Context, d time.Duration) error {
 	if err := h.MayExtend(ctx, d); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (h *Holding) ExtendBy(ctx context.Context, d time.Duration) error {
 
 // StartExtend has x sent. If another is ahead of it, which is returned, x must be started
 // again when that one is done.
-func (h *Holding) StartExtend(x *Extension) (ahead *Extension, err error) {
+func (h *TimedHold) StartExtend(x *Extension) (ahead *Extension, err error) {
 	var rd lock.Ready
 	h.Shard().Lock()
 	first, err := h.Extend(&x.Extend, &rd)
@@ -75,7 +75,7 @@ func (h *Holding) StartExtend(x *Extension) (ahead *Extension, err error) {
 }
 
 // AwaitExtend waits for the result of x, which StartExtend has started with that result.
-func (h *Holding) AwaitExtend(ctx context.Context, x, ahead *Extension, err error, patience <-chan struct{}) error {
+func (h *TimedHold) AwaitExtend(ctx context.Context, x, ahead *Extension, err error, patience <-chan struct{}) error {
 	for {
 		if err != nil {
 			return err
@@ -100,7 +100,7 @@ func (h *Holding) AwaitExtend(ctx context.Context, x, ahead *Extension, err erro
 
 // GiveUpExtend gives up waiting, for that cause, or, if it is nil, because the time is
 // over.
-func (h *Holding) GiveUpExtend(x *Extension, cause error) error {
+func (h *TimedHold) GiveUpExtend(x *Extension, cause error) error {
 	h.Shard().Lock()
 	defer h.Shard().Unlock()
 	return h.StopExtending(&x.Extend, cause)

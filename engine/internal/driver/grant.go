@@ -18,23 +18,23 @@ type Grant struct {
 	member watchdog.Member
 }
 
-// subject is a grant under renewal: a watchdog.Subject.
-type subject Grant
+// renewable is a grant under renewal: a watchdog.Renewable.
+type renewable Grant
 
-func (s *subject) grant() *Grant { return (*Grant)(s) }
-func (s *subject) shard() *Shard { return ShardOf(s.Entry) }
+func (s *renewable) grant() *Grant { return (*Grant)(s) }
+func (s *renewable) shard() *Shard { return ShardOf(s.Entry) }
 
-// Until implements watchdog.Subject.
-func (s *subject) Until() clock.Instant { return s.grant().ValidUntil() }
+// Until implements watchdog.Renewable.
+func (s *renewable) Until() clock.Instant { return s.grant().ValidUntil() }
 
-// Wants implements watchdog.Subject.
-func (s *subject) Wants() resp.Acks { return resp.Acks(s.Acks) }
+// Wants implements watchdog.Renewable.
+func (s *renewable) Wants() resp.Acks { return resp.Acks(s.Acks) }
 
-// Traits implements watchdog.Subject.
-func (s *subject) Kind() kind.Renewal { return kind.Kind(s.grant().Kind).Renewal() }
+// Traits implements watchdog.Renewable.
+func (s *renewable) Kind() kind.Renewal { return kind.Kind(s.grant().Kind).Renewal() }
 
-// Renewal implements watchdog.Subject.
-func (s *subject) Renewal(now clock.Instant) (script.Renewal, bool) {
+// Renewal implements watchdog.Renewable.
+func (s *renewable) Renewal(now clock.Instant) (script.Renewal, bool) {
 	t, sh := s.grant(), s.shard()
 	var rd lock.Ready
 	sh.Lock()
@@ -48,20 +48,20 @@ func (s *subject) Renewal(now clock.Instant) (script.Renewal, bool) {
 	return call, ok
 }
 
-// Renewed implements watchdog.Subject.
-func (s *subject) Renewed(sent, now clock.Instant, lease time.Duration, acked int) {
+// Renewed implements watchdog.Renewable.
+func (s *renewable) Renewed(sent, now clock.Instant, lease time.Duration, acked int) {
 	t, sh := s.grant(), s.shard()
 	var rd lock.Ready
 	sh.Lock()
 	if t.Grant.Renewed(sent, now, lease, acked, &rd) {
-		t.Each(func(h *lock.Hold) { h.Port.(Hold).Confirmed() })
+		t.Each(func(h *lock.Hold) { h.Port.(HoldObserver).Confirmed() })
 	}
 	sh.Unlock()
 	sh.Table.Apply(&rd)
 }
 
-// Gone implements watchdog.Subject.
-func (s *subject) Gone(code int64) {
+// Gone implements watchdog.Renewable.
+func (s *renewable) Gone(code int64) {
 	why := lock.GoneOnServer
 	if code == script.WrongType {
 		why = lock.TakenOnServer

@@ -9,49 +9,49 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Holding is a hold of the core's with its timer, and the grant that it is of. The shard's
+// TimedHold is a hold of the core's with its timer, and the grant that it is of. The shard's
 // lock guards it.
-type Holding struct {
+type TimedHold struct {
 	lock.Hold
 	grant *Grant
 	timer *holdTimer // nil until it is needed
 }
 
-// Hold is the port of a hold, of which Holding has the half that renews and wakes it.
-type Hold interface {
+// HoldObserver is the port of a hold, of which TimedHold has the half that renews and wakes it.
+type HoldObserver interface {
 	lock.HoldPort
-	driven() *Holding
+	driven() *TimedHold
 	// Confirmed: a renewal was answered. It is called under the shard's lock.
 	Confirmed()
 }
 
 // Init sets up the first hold of a grant of that entry.
-func (h *Holding) Init(port Hold, t *Grant, r *lock.Entry) {
+func (h *TimedHold) Init(port HoldObserver, t *Grant, r *lock.Entry) {
 	h.Port, h.grant, h.Grant = port, t, &t.Grant
-	t.member.Init((*subject)(t), resp.Slot(r.Route))
+	t.member.Init((*renewable)(t), resp.Slot(r.Route))
 }
 
 // InitBeside sets up another hold of the grant of one.
-func (h *Holding) InitBeside(port Hold, other *lock.Hold) {
-	h.Port, h.grant, h.Grant = port, holdingOf(other).grant, other.Grant
+func (h *TimedHold) InitBeside(port HoldObserver, other *lock.Hold) {
+	h.Port, h.grant, h.Grant = port, holdOf(other).grant, other.Grant
 }
 
 // Shard is that of the hold's name.
-func (h *Holding) Shard() *Shard { return ShardOf(h.Entry) }
+func (h *TimedHold) Shard() *Shard { return ShardOf(h.Entry) }
 
-// holdingOf is what drives a hold.
-func holdingOf(h *lock.Hold) *Holding { return h.Port.(Hold).driven() }
+// holdOf is what drives a hold.
+func holdOf(h *lock.Hold) *TimedHold { return h.Port.(HoldObserver).driven() }
 
-// driven implements Hold.
+// driven implements HoldObserver.
 //
-//lint:ignore U1000 the holds of package engine, which embed it, have it for Hold
-func (h *Holding) driven() *Holding { return h }
+//lint:ignore U1000 the holds of package engine, which embed it, have it for HoldObserver
+func (h *TimedHold) driven() *TimedHold { return h }
 
 // Owner is the hold's owner on the server.
-func (h *Holding) Owner() script.Owner { return OwnerOf(h.Entry, h.Kind, h.ID) }
+func (h *TimedHold) Owner() script.Owner { return OwnerOf(h.Entry, h.Kind, h.ID) }
 
-// Look is an error if the hold has ended, by the clock too. It ends no contexts itself.
-func (h *Holding) Look() error {
+// Check is an error if the hold has ended, by the clock too. It ends no contexts itself.
+func (h *TimedHold) Look() error {
 	if h.InTime() {
 		return nil
 	}
@@ -64,22 +64,22 @@ func (h *Holding) Look() error {
 }
 
 // InTime reports whether the hold's time is not over yet. It takes no lock.
-func (h *Holding) InTime() bool { return h.Shard().Now() < h.Until() }
+func (h *TimedHold) InTime() bool { return h.Shard().Now() < h.Until() }
 
-// LookNow renews the hold at once; the answer tells whether it is there. No lock is held.
-func (h *Holding) LookNow() { h.Shard().Table.Renewer.Now(&h.grant.member) }
+// VerifyNow renews the hold at once; the answer tells whether it is there. No lock is held.
+func (h *TimedHold) VerifyNow() { h.Shard().Table.Renewer.Now(&h.grant.member) }
 
 // The methods below are the half of lock.HoldPort that renews and wakes it.
 
-func (h *Holding) RenewFirst(now clock.Instant) {
+func (h *TimedHold) RenewFirst(now clock.Instant) {
 	h.Shard().Table.Renewer.JoinFirst(&h.grant.member, now)
 }
-func (h *Holding) RenewNext(now clock.Instant) {
+func (h *TimedHold) RenewNext(now clock.Instant) {
 	h.Shard().Table.Renewer.JoinNext(&h.grant.member, now)
 }
-func (h *Holding) RenewSoon() { h.Shard().Table.Renewer.Soon(&h.grant.member) }
+func (h *TimedHold) RenewSoon() { h.Shard().Table.Renewer.Soon(&h.grant.member) }
 
-func (h *Holding) WakeAt(at clock.Instant) {
+func (h *TimedHold) WakeAt(at clock.Instant) {
 	if h.timer == nil {
 		h.timer = &holdTimer{h: h}
 		h.timer.timer.Init(h.timer)
@@ -87,9 +87,9 @@ func (h *Holding) WakeAt(at clock.Instant) {
 	h.Shard().Table.Timers.Schedule(&h.timer.timer, at)
 }
 
-func (h *Holding) GrantOver() { h.Shard().Table.Renewer.Leave(&h.grant.member) }
+func (h *TimedHold) GrantOver() { h.Shard().Table.Renewer.Leave(&h.grant.member) }
 
-func (h *Holding) Over() {
+func (h *TimedHold) Over() {
 	if h.timer != nil {
 		h.Shard().Table.Timers.Cancel(&h.timer.timer)
 	}
@@ -99,14 +99,14 @@ func (h *Holding) Over() {
 // time of a release.
 type holdTimer struct {
 	timer wheel.Timer
-	h     *Holding
+	h     *TimedHold
 }
 
 // Fire implements wheel.Task.
 func (t *holdTimer) Fire(_ *wheel.Timer, now clock.Instant) { t.h.Wake(now) }
 
 // Wake is called at the instant of WakeAt.
-func (h *Holding) Wake(now clock.Instant) {
+func (h *TimedHold) Wake(now clock.Instant) {
 	var rd lock.Ready
 	h.Shard().Lock()
 	h.Fired(now, &rd)
@@ -114,5 +114,5 @@ func (h *Holding) Wake(now clock.Instant) {
 	h.Shard().Table.Apply(&rd)
 }
 
-// Subject is its grant as the renewer sees it.
-func (h *Holding) Subject() watchdog.Subject { return (*subject)(h.grant) }
+// Renewable is its grant as the renewer sees it.
+func (h *TimedHold) Renewable() watchdog.Subject { return (*renewable)(h.grant) }

@@ -18,7 +18,7 @@ import (
 // is known by their lanes, so those that wait have no timer each. There is one for all of them,
 // which is set only while a server is away:
 //
-//	a lane is lost, names move    Look: all are looked at, on a goroutine of the wheel
+//	a lane is lost, names move    Check: all are looked at, on a goroutine of the wheel
 //	one begins to wait            Add: it is looked at
 //	the timer                     those whose time is over end; it is set to the next of the others
 //
@@ -114,8 +114,8 @@ func (all *Outages) Remove(o *Outage) {
 	all.mu.all.Remove(&o.place)
 }
 
-// Look is called when a lane was lost, or names have come to other servers.
-func (all *Outages) Look() {
+// Check is called when a lane was lost, or names have come to other servers.
+func (all *Outages) Check() {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.mu.all.Len() > 0 {

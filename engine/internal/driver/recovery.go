@@ -34,12 +34,12 @@ func EntryOf(n recovery.Name) *lock.Entry {
 	return (*lock.Entry)(s)
 }
 
-func (s *stalled) Unwanted() *bool { return &s.machine().Cancelled }
+func (s *stalled) Unwanted() *bool { return &s.entry().Cancelled }
 
-func (s *stalled) machine() *lock.Entry { return (*lock.Entry)(s) }
+func (s *stalled) entry() *lock.Entry { return (*lock.Entry)(s) }
 
 func (s *stalled) Stalled() (urgent bool, route uint64) {
-	r := s.machine()
+	r := s.entry()
 	sh := ShardOf(r)
 	sh.Lock()
 	defer sh.Unlock()
@@ -47,7 +47,7 @@ func (s *stalled) Stalled() (urgent bool, route uint64) {
 }
 
 func (s *stalled) GoOn(by *lock.Throttle) recovery.Went {
-	r := s.machine()
+	r := s.entry()
 	var rd lock.Ready
 	sh := ShardOf(r)
 	sh.Lock()

@@ -22,17 +22,17 @@ import (
 //
 // It is the lock.Port of its entries.
 type Shard struct {
-	Table   *Table
-	mu      sync.Mutex
-	entries map[string]*lock.Entry
-	crowds  map[string]*crowd // of kinds whose requests, or grants, are apart from each other
-	apart   int               // the entries in crowds
-	free    []*lock.Entry     // ready for use again
-	counts  map[CountKey]*Count
-	counted counter.Counters
-	number  uint64 // of the latest command of a count
-	ids     idSource
-	count   lock.Counters
+	Table      *Table
+	mu         sync.Mutex
+	entries    map[string]*lock.Entry
+	groups     map[string]*entryGroup // of kinds whose requests, or grants, are apart from each other
+	perRequest int                    // the entries in crowds
+	free       []*lock.Entry          // ready for use again
+	counts     map[CounterKey]*Counter
+	counted    counter.Counters
+	number     uint64 // of the latest command of a count
+	ids        idSource
+	count      lock.Counters
 
 	_ [64]byte // neighbours do not share a cache line
 }
@@ -47,10 +47,10 @@ func (s *Shard) Lock() { s.mu.Lock() }
 // Unlock gives the shard's lock back.
 func (s *Shard) Unlock() { s.mu.Unlock() }
 
-// crowd is the entries of a name whose requests are apart from each other: one for each
+// entryGroup is the entries of a name whose requests are apart from each other: one for each
 // request that waits, or for those that wait together, and for the grant that they get; or one
 // for each grant.
-type crowd struct {
+type entryGroup struct {
 	family  kind.Family
 	members []*lock.Entry
 	room    [2]*lock.Entry // of the first members
@@ -67,7 +67,7 @@ func (s *Shard) Find(k Key) *lock.Entry { return s.entries[k.Name] }
 // The caller holds the lock.
 func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Entry, ok bool) {
 	r = s.entries[k.Name]
-	c := s.crowds[k.Name]
+	c := s.groups[k.Name]
 	family := k.Kind.Family()
 	if r != nil && kind.Family(r.Family) != family {
 		if !r.Vacate() {
@@ -90,7 +90,7 @@ func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Entry, ok boo
 				return r, true
 			}
 		}
-		return s.getApart(k, route, c), true
+		return s.newInGroup(k, route, c), true
 	case r == nil:
 		r = s.make(k, route)
 		s.entries[k.Name] = r
@@ -101,24 +101,24 @@ func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Entry, ok boo
 // Fits reports whether the name is in use as no other sort of lock, nor as a count. The caller holds
 // the lock.
 func (s *Shard) Fits(k Key) bool {
-	family, r, c := k.Kind.Family(), s.entries[k.Name], s.crowds[k.Name]
+	family, r, c := k.Kind.Family(), s.entries[k.Name], s.groups[k.Name]
 	return (r == nil || kind.Family(r.Family) == family || !r.InUse()) && (c == nil || c.family == family) && !s.counting(k.Name)
 }
 
-// getApart makes an entry of a crowd, which is nil for the first.
-func (s *Shard) getApart(k Key, route uint64, c *crowd) *lock.Entry {
+// newInGroup makes an entry of a crowd, which is nil for the first.
+func (s *Shard) newInGroup(k Key, route uint64, c *entryGroup) *lock.Entry {
 	r := s.make(k, route)
 	if c == nil {
-		if s.crowds == nil {
-			s.crowds = make(map[string]*crowd)
+		if s.groups == nil {
+			s.groups = make(map[string]*entryGroup)
 		}
-		c = &crowd{family: k.Kind.Family()}
+		c = &entryGroup{family: k.Kind.Family()}
 		c.members = c.room[:0]
-		s.crowds[k.Name] = c
+		s.groups[k.Name] = c
 	}
 	c.members = append(c.members, r)
 	r.ReaderIndex = int32(len(c.members)) // from 1 on
-	s.apart++
+	s.perRequest++
 	return r
 }
 
@@ -142,20 +142,20 @@ func (s *Shard) remove(r *lock.Entry) {
 		delete(s.entries, r.Name)
 		return
 	}
-	c := s.crowds[r.Name]
+	c := s.groups[r.Name]
 	last := len(c.members) - 1
 	c.members[r.ReaderIndex-1] = c.members[last]
 	c.members[r.ReaderIndex-1].ReaderIndex = r.ReaderIndex
 	c.members[last] = nil
 	c.members = c.members[:last]
-	if s.apart--; last == 0 {
-		delete(s.crowds, r.Name)
+	if s.perRequest--; last == 0 {
+		delete(s.groups, r.Name)
 	}
 }
 
 // behind are the readers that are behind the writers of a name.
 func (s *Shard) behind(writers *lock.Entry) (all []*lock.Entry) {
-	c := s.crowds[writers.Name]
+	c := s.groups[writers.Name]
 	if c == nil || writers.ReaderIndex != 0 {
 		return nil
 	}
@@ -173,13 +173,13 @@ func (s *Shard) All() (all []*lock.Entry) {
 	for _, name := range slices.Sorted(maps.Keys(s.entries)) {
 		all = append(all, s.entries[name])
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.crowds)) {
-		all = append(all, s.crowds[name].members...)
+	for _, name := range slices.Sorted(maps.Keys(s.groups)) {
+		all = append(all, s.groups[name].members...)
 	}
 	return all
 }
 
-func (s *Shard) len() int { return len(s.entries) + s.apart + len(s.counts) }
+func (s *Shard) len() int { return len(s.entries) + s.perRequest + len(s.counts) }
 
 // Free are the entries that are ready for use again. The caller holds the lock.
 func (s *Shard) Free() []*lock.Entry { return s.free }
@@ -194,7 +194,7 @@ func OwnerOf(r *lock.Entry, k uint8, id int64) script.Owner {
 
 // The methods below implement lock.Port.
 
-func (s *Shard) Config() *lock.Config       { return &s.Table.Machine }
+func (s *Shard) Config() *lock.Config       { return &s.Table.Lock }
 func (s *Shard) Counters() *lock.Counters   { return &s.count }
 func (s *Shard) Now() clock.Instant         { return s.Table.World.Clock.Now() }
 func (s *Shard) Stamp() clock.Instant       { return s.Table.World.Clock.Stamp() }
@@ -218,7 +218,7 @@ func (s *Shard) ServerOf(route uint64) lock.ServerID {
 }
 
 func (s *Shard) Pause(r *lock.Entry, at clock.Instant) {
-	p := &pauseTimer{res: r, sh: s}
+	p := &pauseTimer{entry: r, sh: s}
 	p.timer.Init(p)
 	s.Table.Timers.Schedule(&p.timer, at)
 }
@@ -246,19 +246,19 @@ func (s *Shard) Ahead(r *lock.Entry) *lock.Entry {
 }
 
 func (s *Shard) Behind(r *lock.Entry) bool {
-	if len(s.crowds) == 0 || r.ReaderIndex != 0 {
+	if len(s.groups) == 0 || r.ReaderIndex != 0 {
 		return false
 	}
-	c := s.crowds[r.Name]
+	c := s.groups[r.Name]
 	return c != nil && slices.ContainsFunc(c.members, func(r *lock.Entry) bool { return r.Blocked() == lock.BehindWriter })
 }
 
 // Readers implements lock.Port.
 func (s *Shard) Readers(r *lock.Entry) *lock.Readers {
-	if len(s.crowds) == 0 {
+	if len(s.groups) == 0 {
 		return nil
 	}
-	if c := s.crowds[r.Name]; c != nil {
+	if c := s.groups[r.Name]; c != nil {
 		return &c.readers
 	}
 	return nil
@@ -266,7 +266,7 @@ func (s *Shard) Readers(r *lock.Entry) *lock.Readers {
 
 // NewEntry implements lock.Port.
 func (s *Shard) NewEntry(r *lock.Entry, k uint8) *lock.Entry {
-	return s.getApart(Key{r.Name, kind.Kind(k)}, r.Route, s.crowds[r.Name])
+	return s.newInGroup(Key{r.Name, kind.Kind(k)}, r.Route, s.groups[r.Name])
 }
 
 func (s *Shard) Traits(k uint8) *lock.Traits { return kind.Kind(k).Traits() }

@@ -83,7 +83,7 @@ func (w *subscription) ChannelEvent(ev resp.ChannelEvent, message []byte, err er
 // pauseTimer ends a pause of an entry.
 type pauseTimer struct {
 	timer wheel.Timer
-	res   *lock.Entry
+	entry *lock.Entry
 	sh    *Shard
 }
 
@@ -91,7 +91,7 @@ type pauseTimer struct {
 func (p *pauseTimer) Fire(*wheel.Timer, clock.Instant) {
 	var rd lock.Ready
 	p.sh.mu.Lock()
-	p.res.PauseOver(&rd)
+	p.entry.PauseOver(&rd)
 	p.sh.mu.Unlock()
 	p.sh.Table.Apply(&rd)
 }

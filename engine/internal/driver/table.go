@@ -33,7 +33,7 @@ func (k Key) ValidInCluster() error {
 // Engine is the front door, for what its users are told.
 type Engine interface {
 	// NewGrant makes a grant with its first hold, NewHold another hold of the grant of one.
-	// Their ports are a Hold. They are called under the shard's lock.
+	// Their ports are a HoldObserver. They are called under the shard's lock.
 	NewGrant(r *lock.Entry) *lock.Hold
 	NewHold(of *lock.Hold) *lock.Hold
 	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
@@ -49,10 +49,10 @@ type Engine interface {
 
 // Config is what a Table drives its entries with.
 type Config struct {
-	Engine  Engine
-	ID      string // the first half of every owner
-	Machine lock.Config
-	World   env.Env
+	Engine Engine
+	ID     string // the first half of every owner
+	Lock   lock.Config
+	World  env.Env
 	// Keep is how long a release is remembered, for a server that replaces its server. It is 0
 	// for one that nothing replaces.
 	Keep time.Duration
@@ -92,7 +92,7 @@ func (t *Table) SetTimers(timers env.Timers, onRound func(watchdog.Round)) {
 	t.Timers = timers
 	t.Outages.init(t.World.Clock, timers)
 	t.Renewer = watchdog.New(watchdog.Config{
-		Clock: t.World.Clock, Wheel: timers, Draw: t.World.Draw, Lease: t.Machine.Lease,
+		Clock: t.World.Clock, Wheel: timers, Draw: t.World.Draw, Lease: t.Lock.Lease,
 		Submit: t.submitRenewal, Slotted: t.Slotted, OnRound: onRound,
 	})
 }
@@ -116,7 +116,7 @@ func (t *Table) Up(role resp.Role, lane env.Lane) {
 // Down hears that a connection was lost.
 func (t *Table) Down(role resp.Role) {
 	if role == resp.RoleLane {
-		t.Outages.Look()
+		t.Outages.Check()
 	}
 }
 
@@ -124,7 +124,7 @@ func (t *Table) Down(role resp.Role) {
 func (t *Table) Rerouted() {
 	t.Recovery.Rerouted()
 	t.Renewer.Resume()
-	t.Outages.Look()
+	t.Outages.Check()
 }
 
 // submitRenewal sends a renewal script, for the renewer.

@@ -39,7 +39,7 @@ const (
 	Read
 	Write
 	Permit
-	Count = iota
+	Kinds = iota
 )
 
 // row is what differs.
@@ -53,7 +53,7 @@ type row struct {
 	wire
 }
 
-var table = [Count]row{Mutex: mutex, Spin: spin, Fenced: fenced, Fair: fair, Read: read, Write: write, Permit: permit}
+var table = [Kinds]row{Mutex: mutex, Spin: spin, Fenced: fenced, Fair: fair, Read: read, Write: write, Permit: permit}
 
 // String returns the name, as hooks show it.
 func (k Kind) String() string { return table[k].name }

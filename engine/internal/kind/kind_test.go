@@ -8,7 +8,7 @@ import (
 func TestEachKindHasANameOfItsOwn(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]Kind)
-	for k := range Kind(Count) {
+	for k := range Kind(Kinds) {
 		if other, twice := seen[k.String()]; twice || k.String() == "" {
 			t.Errorf("kind %d is called %q, as kind %d is", k, k, other)
 		}
@@ -21,8 +21,8 @@ func TestEachKindHasANameOfItsOwn(t *testing.T) {
 func TestWhoReentersWhom(t *testing.T) {
 	t.Parallel()
 	hash := []Kind{Mutex, Spin, Fenced}
-	for k := range Kind(Count) {
-		for other := range Kind(Count) {
+	for k := range Kind(Kinds) {
+		for other := range Kind(Kinds) {
 			want := k == other && k != Permit || slices.Contains(hash, k) && slices.Contains(hash, other)
 			if got := k.Reenters(other); got != want {
 				t.Errorf("%s in %s: %v, want %v", k, other, got, want)

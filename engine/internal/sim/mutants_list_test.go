@@ -165,8 +165,8 @@ var mutants = []mutant{
 	{"internal/counter/op.go", "op.taken && op.Kind != Acquire && !op.reads()", "op.taken && op.Kind != Acquire && op.Kind != Add && !op.reads()", "who gives an AddPermits up that is out is told that nobody knows"},
 	{"counters.go", "what: counter.Drain,", "what: counter.Look,", "Drain takes what it says"},
 	{"internal/counter/reply.go", "\t\t\top.end(answer, nil, rd)\n", "\t\t\top.end(1, nil, rd)\n", "Drain, SetPermits and Available say what the server has answered"},
-	{"internal/driver/counter.go", "r != nil && r.InUse() || s.crowds", "r != nil && false || s.crowds", "the name of a lock that is held is no semaphore"},
-	{"internal/driver/counter.go", "r.InUse() || s.crowds[k.Name] != nil {", "r.InUse() {", "nor is that of a lock that is read, or of permits"},
+	{"internal/driver/counter.go", "r != nil && r.InUse() || s.groups", "r != nil && false || s.groups", "the name of a lock that is held is no semaphore"},
+	{"internal/driver/counter.go", "r.InUse() || s.groups[k.Name] != nil {", "r.InUse() {", "nor is that of a lock that is read, or of permits"},
 	{"internal/driver/shard.go", " && !s.counting(k.Name)\n", "\n", "the name of a semaphore in use is no lock"},
 	// Latches.
 	{"internal/counter/reply.go", "\t\trefused = o.Answers[len(c.Ops)] > 0\n", "\t\trefused = o.Answers[len(c.Ops)] > 1\n", "a latch opens at zero"},

@@ -158,8 +158,8 @@ func TestEngine_NameOfAnotherKind_IsRefused(t *testing.T) {
 			},
 		},
 	}
-	if len(uses) != kind.Count+2 { // and the Semaphore and the Latch
-		t.Fatalf("%d kinds of %d", len(uses), kind.Count+2)
+	if len(uses) != kind.Kinds+2 { // and the Semaphore and the Latch
+		t.Fatalf("%d kinds of %d", len(uses), kind.Kinds+2)
 	}
 	shown := map[string]string{
 		"hash": "a Mutex", "fair": "a FairMutex", "read-write": "an RWMutex",
