@@ -71,7 +71,7 @@ func TestFairMutex_ReleaseSentAgain_IsOneOfTheQueue(t *testing.T) {
 	next := other.FairMutex("x").LockAsync(ctxT(t))
 	eventually(t, "it has been refused again, when it listened", func() bool { return s.CommandStats()["lpos"] > 0 })
 	again := func(id int64) {
-		e.table.Recovery.Again([]recovery.Release{{Name: "x", Kind: kind.Fair, ID: id, At: e.clock.Now()}}, 0)
+		e.table.Recovery.Resend([]recovery.Release{{Name: "x", Kind: kind.Fair, ID: id, At: e.clock.Now()}}, 0)
 	}
 	again(6)
 	queued(t, s, 1)
@@ -279,7 +279,7 @@ func TestRecovery_NewPrimaryRefuses_ReleaseIsSentUntilItDoesNot(t *testing.T) {
 	scripts := func() int64 { return o.promoted.CommandStats()["evalsha"] }
 	since, before := time.Now(), scripts()
 	eventually(t, "it is asked a few times", func() bool { return scripts() >= before+4 })
-	if d := time.Since(since); d < 2*recovery.AgainAfter {
+	if d := time.Since(since); d < 2*recovery.ResendAfter {
 		t.Errorf("four times within %v", d)
 	}
 	o.promoted.Do("CONFIG", "SET", "min-replicas-to-write", "0")
@@ -349,7 +349,7 @@ func TestRecovery_ShutdownWaits_ReleasesAreSentAgain(t *testing.T) {
 	p.Down()
 	route := e.table.Client.Route("x")
 	eventually(t, "the lane is down", func() bool { return !e.table.Client.LaneOf(route).Up() })
-	e.table.Recovery.Again([]recovery.Release{{Name: "x", ID: 5, At: e.clock.Now()}}, 0)
+	e.table.Recovery.Resend([]recovery.Release{{Name: "x", ID: 5, At: e.clock.Now()}}, 0)
 	eventually(t, "they were looked at", func() bool {
 		return !slices.ContainsFunc(e.table.Recovery.View().Lanes, func(l recovery.LaneView) bool {
 			return l.Lane == e.table.Client.LaneOf(route) && l.Kicked

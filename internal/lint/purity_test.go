@@ -34,9 +34,9 @@ var pure = map[string][]string{
 		"engine/internal/lock", "engine/internal/waitq", "engine/internal/lockerr", "internal/clock",
 	},
 	"engine/internal/waitq":               {"cmp", "slices", "time"},
-	"engine/internal/recovery/answer.go":  {"time", "engine/internal/lock", "engine/internal/script"},
+	"engine/internal/recovery/reply.go":   {"time", "engine/internal/lock", "engine/internal/script"},
 	"engine/internal/recovery/backlog.go": {"slices", "time", "engine/internal/lock", "internal/clock"},
-	"engine/internal/recovery/pages.go":   {"time", "engine/internal/kind", "internal/clock"},
+	"engine/internal/recovery/ring.go":    {"time", "engine/internal/kind", "internal/clock"},
 }
 
 // pureUses are what a pure package may use of packages that also have a world in them.

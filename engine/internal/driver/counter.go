@@ -294,20 +294,20 @@ func (e *counterSubscription) ChannelEvent(ev resp.ChannelEvent, message []byte,
 	})
 }
 
-// stalledCounter is a count as recovery lists it: a recovery.Name.
+// stalledCounter is a count as recovery lists it: a recovery.Stalled.
 type stalledCounter Counter
 
 func (s *stalledCounter) count() *Counter { return (*Counter)(s) }
 func (s *stalledCounter) Unwanted() *bool { return &s.unwanted }
 
-func (s *stalledCounter) Stalled() (urgent bool, route uint64) {
+func (s *stalledCounter) Status() (urgent bool, route uint64) {
 	c := s.count()
 	c.sh.mu.Lock()
 	defer c.sh.mu.Unlock()
 	return c.Urgent(), c.route
 }
 
-func (s *stalledCounter) GoOn(by *lock.Throttle) recovery.Went {
+func (s *stalledCounter) Advance(by *lock.Throttle) recovery.Outcome {
 	c, sends := s.count(), false
 	c.transition(func(rd *counter.Ready) {
 		c.Reconnected(rd)

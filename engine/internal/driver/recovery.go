@@ -25,11 +25,11 @@ func (p *recoveryPort) AppendRelease(dst []byte, form resp.ScriptForm, r *recove
 	return (*Table)(p).AppendRelease(dst, form, r.Kind, r.Name, r.ID, rest)
 }
 
-// stalled is an entry as recovery lists it: a recovery.Name.
+// stalled is an entry as recovery lists it: a recovery.Stalled.
 type stalled lock.Entry
 
 // EntryOf is the entry that recovery lists; nil if it is something else.
-func EntryOf(n recovery.Name) *lock.Entry {
+func EntryOf(n recovery.Stalled) *lock.Entry {
 	s, _ := n.(*stalled)
 	return (*lock.Entry)(s)
 }
@@ -38,7 +38,7 @@ func (s *stalled) Unwanted() *bool { return &s.entry().Cancelled }
 
 func (s *stalled) entry() *lock.Entry { return (*lock.Entry)(s) }
 
-func (s *stalled) Stalled() (urgent bool, route uint64) {
+func (s *stalled) Status() (urgent bool, route uint64) {
 	r := s.entry()
 	sh := ShardOf(r)
 	sh.Lock()
@@ -46,7 +46,7 @@ func (s *stalled) Stalled() (urgent bool, route uint64) {
 	return r.Urgent(), r.Route
 }
 
-func (s *stalled) GoOn(by *lock.Throttle) recovery.Went {
+func (s *stalled) Advance(by *lock.Throttle) recovery.Outcome {
 	r := s.entry()
 	var rd lock.Ready
 	sh := ShardOf(r)

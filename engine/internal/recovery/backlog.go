@@ -10,9 +10,9 @@ import (
 const (
 	// maxTries bounds the unanswered tries of a lane.
 	maxTries = 256
-	// kickAfter is how long after a stall the lane is checked, in case it came up
+	// recheckAfter is how long after a stall the lane is checked, in case it came up
 	// meanwhile or was never down (paced tries are stalled too).
-	kickAfter = 5 * time.Millisecond
+	recheckAfter = 5 * time.Millisecond
 	// sweepAt is how many dropped entries the lists may have at least.
 	sweepAt = 256
 )
@@ -23,25 +23,25 @@ const (
 // server that has just come back. Past releases take turns with the tries, within the same
 // bound.
 type backlog struct {
-	urgent  []Name // with compensations, releases or holds
-	tries   []Name
-	again   []Release     // the latest comes last: it is the most likely to be needed
-	againAt clock.Instant // not before
-	turn    bool          // again had the latest turn
-	out     int           // commands without an answer
-	kicked  bool          // the lane will be looked at
+	urgent     []Stalled // with compensations, releases or holds
+	tries      []Stalled
+	resend     []Release     // the latest comes last: it is the most likely to be needed
+	resendAt   clock.Instant // not before
+	turn       bool          // again had the latest turn
+	out        int           // commands without an answer
+	rechecking bool          // the lane will be looked at
 }
 
 // ready is what is sent next: a name's command, or a past release.
 type ready struct {
-	res    Name    // nil: none
+	res    Stalled // nil: none
 	past   Release // if isPast
 	isPast bool
 	wakeAt clock.Instant // past releases are due then; 0 if they are, or there are none
 }
 
 // add lists a name that is stalled.
-func (b *backlog) add(r Name, urgent bool) {
+func (b *backlog) add(r Stalled, urgent bool) {
 	if urgent {
 		b.urgent = append(b.urgent, r)
 	} else {
@@ -51,8 +51,8 @@ func (b *backlog) add(r Name, urgent bool) {
 
 // addPast lists a past release, which is not sent before an instant.
 func (b *backlog) addPast(r Release, at clock.Instant) {
-	b.again = append(b.again, r)
-	b.againAt = max(b.againAt, at)
+	b.resend = append(b.resend, r)
+	b.resendAt = max(b.resendAt, at)
 }
 
 // next takes out what is to be sent now, if anything may be, and counts it. Without a
@@ -66,13 +66,13 @@ func (b *backlog) next(up bool, now clock.Instant) (s ready) {
 	if b.out >= maxTries {
 		return s
 	}
-	if b.turn = !b.turn; (b.turn || len(b.tries) == 0) && up && len(b.again) > 0 {
-		if s.isPast = now >= b.againAt; s.isPast {
-			s.past = take(&b.again)
+	if b.turn = !b.turn; (b.turn || len(b.tries) == 0) && up && len(b.resend) > 0 {
+		if s.isPast = now >= b.resendAt; s.isPast {
+			s.past = take(&b.resend)
 			b.out++
 			return s
 		}
-		s.wakeAt = b.againAt
+		s.wakeAt = b.resendAt
 	}
 	if s.res = take(&b.tries); s.res != nil {
 		b.out++
@@ -94,16 +94,16 @@ func take[T any](list *[]T) (last T) {
 }
 
 // waiting reports whether anything is to be sent.
-func (b *backlog) waiting() bool { return len(b.urgent)+len(b.tries)+len(b.again) > 0 }
+func (b *backlog) waiting() bool { return len(b.urgent)+len(b.tries)+len(b.resend) > 0 }
 
 // over reports whether the lane has nothing to do, and may be forgotten.
-func (b *backlog) over() bool { return !b.waiting() && b.out == 0 && !b.kicked }
+func (b *backlog) over() bool { return !b.waiting() && b.out == 0 && !b.rechecking }
 
-// kick notes that the lane will be looked at. It reports whether that is to be arranged:
+// recheck notes that the lane will be looked at. It reports whether that is to be arranged:
 // it is not if it has been already.
-func (b *backlog) kick() bool {
-	first := !b.kicked
-	b.kicked = true
+func (b *backlog) recheck() bool {
+	first := !b.rechecking
+	b.rechecking = true
 	return first
 }
 
@@ -111,9 +111,9 @@ func (b *backlog) kick() bool {
 type after uint8
 
 const (
-	nothing after = iota
-	goOn          // with the next ones
-	look          // in a moment: nobody else may be out to come back here (a full lane, say)
+	nothing      after = iota
+	advance            // with the next ones
+	recheckLater       // in a moment: nobody else may be out to come back here (a full lane, say)
 )
 
 // answered counts an answer, or that there was nothing to send.
@@ -123,40 +123,40 @@ func (b *backlog) answered(works bool) after {
 	case !b.waiting():
 		return nothing
 	case works:
-		return goOn
+		return advance
 	default:
-		return look
+		return recheckLater
 	}
 }
 
 // sweep forgets the names that nobody wants any more. It returns how many are left.
 func (b *backlog) sweep() (left int) {
-	for _, list := range []*[]Name{&b.urgent, &b.tries} {
-		*list = slices.DeleteFunc(*list, func(r Name) bool { return *r.Unwanted() })
+	for _, list := range []*[]Stalled{&b.urgent, &b.tries} {
+		*list = slices.DeleteFunc(*list, func(r Stalled) bool { return *r.Unwanted() })
 		left += len(*list)
 	}
 	return left
 }
 
 // takeAll takes out all that waits.
-func (b *backlog) takeAll() (names []Name, past []Release) {
-	names, past = append(b.urgent, b.tries...), b.again
-	b.urgent, b.tries, b.again = nil, nil, nil
+func (b *backlog) takeAll() (names []Stalled, past []Release) {
+	names, past = append(b.urgent, b.tries...), b.resend
+	b.urgent, b.tries, b.resend = nil, nil, nil
 	return names, past
 }
 
-// drops says when the lists are swept: when half of what they have is dropped, or so. In an
+// sweeper says when the lists are swept: when half of what they have is dropped, or so. In an
 // outage they must not grow with each name that somebody has asked for.
-type drops struct {
+type sweeper struct {
 	since int // dropped since the lists were swept
 	left  int // names that were listed after that
 }
 
 // dropped counts one. It reports whether the lists are to be swept now.
-func (d *drops) dropped() bool {
+func (d *sweeper) dropped() bool {
 	d.since++
 	return d.since >= max(d.left, sweepAt)
 }
 
 // swept notes how many names were left.
-func (d *drops) swept(left int) { d.since, d.left = 0, left }
+func (d *sweeper) swept(left int) { d.since, d.left = 0, left }

@@ -12,7 +12,7 @@ import (
 func equal[T comparable](a, b []T) bool { return slices.Equal(a, b) }
 
 // some makes n names: u0, u1, ...
-func some(n int, prefix string) (list []Name) {
+func some(n int, prefix string) (list []Stalled) {
 	for i := range n {
 		list = append(list, &labName{Name: fmt.Sprint(prefix, i)})
 	}
@@ -78,10 +78,10 @@ func TestWhatIsSentNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := backlog{
-				urgent: some(test.has.urgent, "u"), tries: some(test.has.tries, "t"), again: somePast(test.has.again),
-				againAt: at, out: test.out, turn: test.turn,
+				urgent: some(test.has.urgent, "u"), tries: some(test.has.tries, "t"), resend: somePast(test.has.again),
+				resendAt: at, out: test.out, turn: test.turn,
 			}
-			before := len(b.urgent) + len(b.tries) + len(b.again)
+			before := len(b.urgent) + len(b.tries) + len(b.resend)
 			s := b.next(test.up, test.now)
 			if s.name() != test.want || s.wakeAt != test.wakeAt {
 				t.Errorf("%q, wake at %v; want %q, %v", s.name(), s.wakeAt, test.want, test.wakeAt)
@@ -90,8 +90,8 @@ func TestWhatIsSentNext(t *testing.T) {
 			if test.want != "" {
 				sent = 1
 			}
-			if b.out != test.out+sent || len(b.urgent)+len(b.tries)+len(b.again) != before-sent {
-				t.Errorf("%d are out after %d; %d are left of %d", b.out, test.out, len(b.urgent)+len(b.tries)+len(b.again), before)
+			if b.out != test.out+sent || len(b.urgent)+len(b.tries)+len(b.resend) != before-sent {
+				t.Errorf("%d are out after %d; %d are left of %d", b.out, test.out, len(b.urgent)+len(b.tries)+len(b.resend), before)
 			}
 		})
 	}
@@ -108,7 +108,7 @@ func TestTheOrderInWhichALaneIsWorkedOff(t *testing.T) {
 		"more past releases": {0, 1, 3, []string{"p2", "t0", "p1", "p0"}},
 		"more tries":         {1, 3, 1, []string{"u0", "p0", "t2", "t1", "t0"}},
 	} {
-		b := backlog{urgent: some(test.urgent, "u"), tries: some(test.tries, "t"), again: somePast(test.again)}
+		b := backlog{urgent: some(test.urgent, "u"), tries: some(test.tries, "t"), resend: somePast(test.again)}
 		var got []string
 		for b.waiting() {
 			got = append(got, b.next(true, 0).name())
@@ -125,7 +125,7 @@ func TestTheOrderInWhichALaneIsWorkedOff(t *testing.T) {
 // The bound holds for tries and past releases together, whatever was sent before.
 func TestNoMoreThanTheBoundIsOut(t *testing.T) {
 	t.Parallel()
-	b := backlog{urgent: some(10, "u"), tries: some(maxTries, "t"), again: somePast(maxTries)}
+	b := backlog{urgent: some(10, "u"), tries: some(maxTries, "t"), resend: somePast(maxTries)}
 	sent := 0
 	for b.next(true, 0).name() != "" {
 		sent++
@@ -146,8 +146,8 @@ func TestPastReleasesWaitForTheLatest(t *testing.T) {
 	for _, at := range []clock.Instant{3, 7, 5, 0} {
 		b.addPast(Release{}, at)
 	}
-	if b.againAt != 7 || len(b.again) != 4 {
-		t.Errorf("%d at %d", len(b.again), b.againAt)
+	if b.resendAt != 7 || len(b.resend) != 4 {
+		t.Errorf("%d at %d", len(b.resend), b.resendAt)
 	}
 }
 
@@ -158,13 +158,13 @@ func TestWhenALaneIsForgotten(t *testing.T) {
 		waiting, over bool
 	}{
 		"nothing to do":      {backlog{}, false, true},
-		"something was":      {backlog{turn: true, againAt: 5}, false, true},
+		"something was":      {backlog{turn: true, resendAt: 5}, false, true},
 		"something urgent":   {backlog{urgent: some(1, "u")}, true, false},
 		"a try":              {backlog{tries: some(1, "t")}, true, false},
-		"a past release":     {backlog{again: somePast(1)}, true, false},
+		"a past release":     {backlog{resend: somePast(1)}, true, false},
 		"a command is out":   {backlog{out: 1}, false, false},
-		"it will be kicked":  {backlog{kicked: true}, false, false},
-		"empty lists, a cap": {backlog{urgent: make([]Name, 0, 8)}, false, true},
+		"it will be kicked":  {backlog{rechecking: true}, false, false},
+		"empty lists, a cap": {backlog{urgent: make([]Stalled, 0, 8)}, false, true},
 	} {
 		if test.b.waiting() != test.waiting || test.b.over() != test.over {
 			t.Errorf("%s: waiting %v, over %v", name, test.b.waiting(), test.b.over())
@@ -175,11 +175,11 @@ func TestWhenALaneIsForgotten(t *testing.T) {
 func TestALaneIsKickedOnce(t *testing.T) {
 	t.Parallel()
 	var b backlog
-	if !b.kick() || b.kick() || !b.kicked {
+	if !b.recheck() || b.recheck() || !b.rechecking {
 		t.Error("the first kick is to be arranged, no other")
 	}
-	b.kicked = false
-	if !b.kick() {
+	b.rechecking = false
+	if !b.recheck() {
 		t.Error("after it was looked at, it is kicked again")
 	}
 }
@@ -193,13 +193,13 @@ func TestWhatFollowsAnAnswer(t *testing.T) {
 	}{
 		"nothing waits":                 {backlog{out: 1}, true, nothing},
 		"nothing waits, a dead lane":    {backlog{out: 1}, false, nothing},
-		"a try waits":                   {backlog{out: 1, tries: some(1, "t")}, true, goOn},
-		"a try waits, a dead lane":      {backlog{out: 1, tries: some(1, "t")}, false, look},
-		"something urgent waits":        {backlog{out: 1, urgent: some(1, "u")}, true, goOn},
-		"something urgent, a dead lane": {backlog{out: 1, urgent: some(1, "u")}, false, look},
-		"a past release waits":          {backlog{out: 1, again: somePast(1)}, true, goOn},
-		"a past one, a dead lane":       {backlog{out: 1, again: somePast(1)}, false, look},
-		"others are out":                {backlog{out: 9, tries: some(1, "t")}, false, look},
+		"a try waits":                   {backlog{out: 1, tries: some(1, "t")}, true, advance},
+		"a try waits, a dead lane":      {backlog{out: 1, tries: some(1, "t")}, false, recheckLater},
+		"something urgent waits":        {backlog{out: 1, urgent: some(1, "u")}, true, advance},
+		"something urgent, a dead lane": {backlog{out: 1, urgent: some(1, "u")}, false, recheckLater},
+		"a past release waits":          {backlog{out: 1, resend: somePast(1)}, true, advance},
+		"a past one, a dead lane":       {backlog{out: 1, resend: somePast(1)}, false, recheckLater},
+		"others are out":                {backlog{out: 9, tries: some(1, "t")}, false, recheckLater},
 	} {
 		out := test.b.out
 		if got := test.b.answered(test.works); got != test.want || test.b.out != out-1 {
@@ -210,12 +210,12 @@ func TestWhatFollowsAnAnswer(t *testing.T) {
 
 func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	t.Parallel()
-	b := backlog{urgent: some(4, "u"), tries: some(5, "t"), again: somePast(2)}
-	for _, r := range []Name{b.urgent[0], b.urgent[3], b.tries[1], b.tries[2]} {
+	b := backlog{urgent: some(4, "u"), tries: some(5, "t"), resend: somePast(2)}
+	for _, r := range []Stalled{b.urgent[0], b.urgent[3], b.tries[1], b.tries[2]} {
 		*r.Unwanted() = true
 	}
-	if left := b.sweep(); left != 5 || len(b.again) != 2 {
-		t.Errorf("%d names are left, %d past releases", left, len(b.again))
+	if left := b.sweep(); left != 5 || len(b.resend) != 2 {
+		t.Errorf("%d names are left, %d past releases", left, len(b.resend))
 	}
 	var names []string
 	all, past := b.takeAll()
@@ -236,7 +236,7 @@ func TestWhenTheListsAreSwept(t *testing.T) {
 	for left, want := range map[int]int{
 		0: sweepAt, 1: sweepAt, sweepAt: sweepAt, sweepAt + 1: sweepAt + 1, 100_000: 100_000,
 	} {
-		var d drops
+		var d sweeper
 		d.swept(left)
 		n := 1
 		for !d.dropped() {
@@ -249,7 +249,7 @@ func TestWhenTheListsAreSwept(t *testing.T) {
 			t.Errorf("%d are left: swept twice", left)
 		}
 	}
-	var d drops
+	var d sweeper
 	n := 1
 	for !d.dropped() {
 		n++

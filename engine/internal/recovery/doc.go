@@ -9,8 +9,8 @@
 // # Files
 //
 // These decide, are pure, and have a table of tests each: backlog.go (which stalled names wait for a
-// lane, and which is next), pages.go (how past releases age, and which are due), answer.go (what a reply
-// means). These drive them: recovery.go (the lanes), memory.go (what servers have released), again.go (a
+// lane, and which is next), ring.go (how past releases age, and which are due), reply.go (what a reply
+// means). These drive them: recovery.go (the lanes), releaselog.go (what servers have released), resend.go (a
 // release on its way to the successor).
 //
 // # Locks

@@ -24,12 +24,12 @@ type lab struct {
 	timers  map[*wheel.Timer]clock.Instant
 	closing bool
 
-	went map[string]Went // by name; Sent without one
-	gone []string        // names that were gone on with
-	pace *lock.Throttle  // of the latest of them
+	went map[string]Outcome // by name; Sent without one
+	gone []string           // names that were gone on with
+	pace *lock.Throttle     // of the latest of them
 
 	refuse error // the client completes what is submitted with it
-	out    []*releaseAgain
+	out    []*resentRelease
 }
 
 // labLane is a lane to a server.
@@ -42,7 +42,7 @@ func (l *labLane) Up() bool { return l.up }
 
 func newLab(t *testing.T, keep time.Duration) *lab {
 	l := &lab{
-		t: t, clock: clock.NewFake(), timers: make(map[*wheel.Timer]clock.Instant), went: make(map[string]Went),
+		t: t, clock: clock.NewFake(), timers: make(map[*wheel.Timer]clock.Instant), went: make(map[string]Outcome),
 		lanes: map[uint64]*labLane{'a': {true, 1}, 'b': {true, 2}},
 	}
 	reverse := func(n int, swap func(i, j int)) {
@@ -75,12 +75,12 @@ type labName struct {
 
 func (r *labName) Unwanted() *bool { return &r.dropped }
 
-func (r *labName) Stalled() (bool, uint64) {
+func (r *labName) Status() (bool, uint64) {
 	r.l.unlocked()
 	return strings.HasSuffix(r.Name, "!"), r.l.Route(r.Name)
 }
 
-func (r *labName) GoOn(by *lock.Throttle) Went {
+func (r *labName) Advance(by *lock.Throttle) Outcome {
 	l := r.l
 	l.unlocked()
 	l.gone, l.pace = append(l.gone, r.Name), by
@@ -100,7 +100,7 @@ func (l *lab) Submit(_ uint64, r resp.Request) {
 		r.Complete(resp.Reply{Err: l.refuse})
 		return
 	}
-	l.out = append(l.out, r.(*releaseAgain))
+	l.out = append(l.out, r.(*resentRelease))
 }
 
 func (l *lab) Result(err error) lock.Result {

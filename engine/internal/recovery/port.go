@@ -34,27 +34,27 @@ type Port interface {
 	AppendRelease(dst []byte, form resp.ScriptForm, r *Release, rest time.Duration) []byte
 }
 
-// Name is the state of a name, as it is listed while that is stalled: a lock's or a count's.
+// Stalled is the state of a name, as it is listed while that is stalled: a lock's or a count's.
 // Its methods may lock the shard of the name.
-type Name interface {
-	// Stalled looks at it: has it something to give back, or a hold, and by which route does
+type Stalled interface {
+	// Status looks at it: has it something to give back, or a hold, and by which route does
 	// it go?
-	Stalled() (urgent bool, route uint64)
+	Status() (urgent bool, route uint64)
 	// Advance ends the stall. What it sends is counted by the pace; its answer comes to
 	// Answered.
-	GoOn(by *lock.Throttle) Went
+	Advance(by *lock.Throttle) Outcome
 	// Unwanted is whether nobody wants it any more. It is guarded by a lock of this package.
 	Unwanted() *bool
 }
 
-// Went is what became of a name that was stalled.
-type Went uint8
+// Outcome is what became of a name that was stalled.
+type Outcome uint8
 
 // What may become of it.
 const (
-	NothingToSend Went = iota
-	Sent               // its answer comes to Answered
-	StalledAgain       // and Add has been told
+	NothingToSend Outcome = iota
+	Sent                  // its answer comes to Answered
+	StalledAgain          // and Add has been told
 )
 
 // Client is what a Recovery uses of an env.Client.

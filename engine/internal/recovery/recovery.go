@@ -23,9 +23,9 @@ type Recovery struct {
 		sync.Mutex
 		lanes map[env.Lane]*lane // those that have something to do
 		count uint64             // of lanes that ever had
-		drops drops
+		drops sweeper
 	}
-	released memory
+	released releaseLog
 }
 
 // lane is one that has something to do. Its Recovery's mu guards it.
@@ -58,18 +58,18 @@ func (v *Recovery) laneLocked(id env.Lane) *lane {
 	return l
 }
 
-// settleLocked forgets a lane that has nothing to do.
-func (v *Recovery) settleLocked(l *lane) {
+// scheduleLocked forgets a lane that has nothing to do.
+func (v *Recovery) scheduleLocked(l *lane) {
 	if l.over() {
 		delete(v.mu.lanes, l.id)
 	}
 }
 
-// kickLocked has the lane looked at in a moment.
-func (l *lane) kickLocked() { l.kickAtLocked(l.recovery.cfg.Clock.Now().Add(kickAfter)) }
+// recheckLocked has the lane looked at in a moment.
+func (l *lane) recheckLocked() { l.recheckAtLocked(l.recovery.cfg.Clock.Now().Add(recheckAfter)) }
 
-func (l *lane) kickAtLocked(at clock.Instant) {
-	if l.kick() {
+func (l *lane) recheckAtLocked(at clock.Instant) {
+	if l.recheck() {
 		l.recovery.cfg.Wheel.Schedule(&l.timer, at)
 	}
 }
@@ -78,7 +78,7 @@ func (l *lane) kickAtLocked(at clock.Instant) {
 func (l *lane) Fire(*wheel.Timer, clock.Instant) {
 	v := l.recovery
 	v.mu.Lock()
-	l.kicked = false
+	l.rechecking = false
 	v.mu.Unlock()
 	v.resume(l.id)
 }
@@ -89,8 +89,8 @@ func (l *lane) Fire(*wheel.Timer, clock.Instant) {
 //	Submit: the lane is down
 //	                              lane comes up; resume finds nothing
 //	Add
-func (v *Recovery) Add(r Name) {
-	urgent, route := r.Stalled()
+func (v *Recovery) Add(r Stalled) {
+	urgent, route := r.Status()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if *r.Unwanted() {
@@ -100,12 +100,12 @@ func (v *Recovery) Add(r Name) {
 	// what is added is there when Rerouted looks.
 	l := v.laneLocked(v.cfg.Client.LaneOf(route))
 	l.add(r, urgent)
-	l.kickLocked()
+	l.recheckLocked()
 }
 
 // Drop is told that nobody wants any more what a stalled name was to send. The caller holds
 // the shard's lock.
-func (v *Recovery) Drop(r Name) {
+func (v *Recovery) Drop(r Stalled) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	*r.Unwanted() = true
@@ -115,13 +115,13 @@ func (v *Recovery) Drop(r Name) {
 	left := 0
 	for _, l := range v.mu.lanes {
 		left += l.sweep()
-		v.settleLocked(l)
+		v.scheduleLocked(l)
 	}
 	v.mu.drops.swept(left)
 }
 
-// Again takes releases that are to be sent again, not before an instant.
-func (v *Recovery) Again(list []Release, at clock.Instant) {
+// Resend takes releases that are to be sent again, not before an instant.
+func (v *Recovery) Resend(list []Release, at clock.Instant) {
 	const some = 256 // a lock of the event loop is not held for long
 	for len(list) > 0 {
 		part := list[:min(some, len(list))]
@@ -130,7 +130,7 @@ func (v *Recovery) Again(list []Release, at clock.Instant) {
 		for _, r := range part {
 			l := v.laneLocked(v.cfg.Client.LaneOf(v.cfg.Client.Route(r.Name)))
 			l.addPast(r, at)
-			l.kickLocked()
+			l.recheckLocked()
 		}
 		v.mu.Unlock()
 	}
@@ -151,16 +151,16 @@ func (v *Recovery) Up(id env.Lane) {
 // another lane, and what was released another server.
 func (v *Recovery) Rerouted() {
 	v.mu.Lock()
-	var names []Name
+	var names []Stalled
 	var past []Release
 	inOrder := slices.SortedFunc(maps.Values(v.mu.lanes), func(a, b *lane) int { return cmp.Compare(a.number, b.number) })
 	for _, l := range inOrder {
 		moreNames, morePast := l.takeAll()
 		names, past = append(names, moreNames...), append(past, morePast...)
-		v.settleLocked(l)
+		v.scheduleLocked(l)
 	}
 	v.mu.Unlock()
-	v.Again(past, 0)
+	v.Resend(past, 0)
 	for _, r := range names {
 		v.Add(r)
 	}
@@ -176,12 +176,12 @@ func (v *Recovery) Answered(pace *lock.Throttle, works bool) {
 func (v *Recovery) answered(l *lane, works bool) {
 	v.mu.Lock()
 	then := l.answered(works)
-	if then == look {
-		l.kickLocked()
+	if then == recheckLater {
+		l.recheckLocked()
 	}
-	v.settleLocked(l)
+	v.scheduleLocked(l)
 	v.mu.Unlock()
-	if then == goOn {
+	if then == advance {
 		v.resume(l.id)
 	}
 }
@@ -203,14 +203,14 @@ func (v *Recovery) resume(id env.Lane) {
 		case s.res == nil:
 			return
 		default:
-			switch s.res.GoOn(&l.pace) {
+			switch s.res.Advance(&l.pace) {
 			case NothingToSend:
 				v.answered(l, false)
 			case StalledAgain:
 				// The lane is down, whatever Up says: it tells after it has failed all
 				// that was in flight, and this may be running inside of that.
 				v.mu.Lock()
-				l.kickLocked()
+				l.recheckLocked()
 				v.mu.Unlock()
 				return
 			}
@@ -227,15 +227,15 @@ func (v *Recovery) next(id env.Lane, up bool) (*lane, ready) {
 		return nil, ready{}
 	}
 	var now clock.Instant
-	if len(l.again) > 0 { // nobody else asks for the time
+	if len(l.resend) > 0 { // nobody else asks for the time
 		now = v.cfg.Clock.Now()
 	}
 	s := l.next(up, now)
 	if s.wakeAt != 0 {
-		l.kickAtLocked(s.wakeAt)
+		l.recheckAtLocked(s.wakeAt)
 	}
 	if s.res == nil && !s.isPast {
-		v.settleLocked(l)
+		v.scheduleLocked(l)
 	}
 	return l, s
 }

@@ -14,7 +14,7 @@ func TestANameThatStallsIsLookedAt(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 0)
 	l.add("a1")
-	l.advance(kickAfter - 1)
+	l.advance(recheckAfter - 1)
 	if got := l.took(); got != "" {
 		t.Errorf("%s went on at once", got)
 	}
@@ -59,7 +59,7 @@ func TestALaneThatHasNothingToDoIsForgotten(t *testing.T) {
 	if len(l.v.mu.lanes) != 1 {
 		t.Error("it is forgotten, and its kick is armed")
 	}
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	l.wantRest()
 }
 
@@ -71,7 +71,7 @@ func TestAnswersMakeRoom(t *testing.T) {
 	for i := range n {
 		l.add(fmt.Sprint("a", i))
 	}
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	if got := len(strings.Fields(l.took())); got != maxTries {
 		t.Fatalf("%d went on", got)
 	}
@@ -84,7 +84,7 @@ func TestAnswersMakeRoom(t *testing.T) {
 	if got := l.took(); got != "" {
 		t.Errorf("%s went on over a lane that does not work", got)
 	}
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	if got := len(strings.Fields(l.took())); got != 1 {
 		t.Errorf("%d went on after a moment", got)
 	}
@@ -100,13 +100,13 @@ func TestANameThatStallsAgainWaitsForAMoment(t *testing.T) {
 	l := newLab(t, 0)
 	l.went["a2"] = StalledAgain
 	l.add("a1", "a2")
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	if got := l.took(); got != "a2" {
 		t.Errorf("%q went on", got)
 	}
 	l.v.Answered(l.pace, lock.NotSent.Answered()) // as its command is
 	delete(l.went, "a2")
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	if got := l.took(); got != "a2 a1" {
 		t.Errorf("%q went on", got)
 	}
@@ -118,7 +118,7 @@ func TestANameWithNothingToSendIsPassedOver(t *testing.T) {
 	l := newLab(t, 0)
 	l.went["a1"], l.went["a2"] = NothingToSend, NothingToSend
 	l.add("a0", "a1", "a2")
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	if got := l.took(); got != "a2 a1 a0" {
 		t.Errorf("%q went on", got)
 	}
@@ -135,7 +135,7 @@ func TestClosingGoesOnWithoutALane(t *testing.T) {
 	l.lanes['a'].up = false
 	l.closing = true
 	l.add("a1", "a2!")
-	l.v.Again([]Release{{Name: "a3"}}, 0)
+	l.v.Resend([]Release{{Name: "a3"}}, 0)
 	l.advance(time.Second)
 	if got, past := l.took(), l.sent(); got != "a2! a1" || past != "" {
 		t.Errorf("%q and %q went on", got, past)
@@ -153,7 +153,7 @@ func TestStalledNamesFollowTheRoutes(t *testing.T) {
 	l := newLab(t, 0)
 	l.lanes['a'].up = false
 	l.add("a1", "a2!", "b1")
-	l.v.Again([]Release{{Name: "a3"}}, 0)
+	l.v.Resend([]Release{{Name: "a3"}}, 0)
 	l.advance(time.Second)
 	if got := l.took(); got != "b1" {
 		t.Errorf("%q went on", got)
@@ -161,7 +161,7 @@ func TestStalledNamesFollowTheRoutes(t *testing.T) {
 	l.v.Answered(l.pace, lock.Replied.Answered())
 	l.lanes['a'] = l.lanes['b']
 	l.v.Rerouted()
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	if got, past := l.took(), l.sent(); got != "a2! a1" || past != "a3" {
 		t.Errorf("%q and %q went on", got, past)
 	}

@@ -15,7 +15,7 @@ type View struct {
 // LaneView is a lane that has something to do.
 type LaneView struct {
 	Lane          env.Lane
-	Urgent, Tries []Name
+	Urgent, Tries []Stalled
 	Again         int // past releases
 	Out           int // without an answer
 	Kicked        bool
@@ -27,7 +27,7 @@ func (v *Recovery) View() (view View) {
 	for _, l := range v.mu.lanes {
 		view.Lanes = append(view.Lanes, LaneView{
 			Lane: l.id, Urgent: slices.Clone(l.urgent), Tries: slices.Clone(l.tries),
-			Again: len(l.again), Out: l.out, Kicked: l.kicked,
+			Again: len(l.resend), Out: l.out, Kicked: l.rechecking,
 		})
 	}
 	v.mu.Unlock()

@@ -96,8 +96,8 @@ var mutants = []mutant{
 	{"internal/lock/entry.go", "r.tries.Len() > 0 || r.compensations != nil ||", "r.tries.Len() > 0 ||", "a name with a compensation is kept"},
 	{"internal/recovery/recovery.go", "\tv.mu.Unlock()\n\tv.resume(id)\n}\n\n// Rerouted", "\tv.mu.Unlock()\n}\n\n// Rerouted", "a lane that comes up goes on"},
 	// Failover.
-	{"internal/recovery/memory.go", "\t\tm.recovery.Again(due, 0)\n", "\t\t_ = due\n", "a release that the next primary has not heard of is sent again"},
-	{"internal/recovery/memory.go", "\t\tm.recordLocked(server, r.At).push(&r, m.keep)\n", "", "a release is remembered for the next primary"},
+	{"internal/recovery/releaselog.go", "\t\tm.recovery.Resend(due, 0)\n", "\t\t_ = due\n", "a release that the next primary has not heard of is sent again"},
+	{"internal/recovery/releaselog.go", "\t\tm.recordLocked(server, r.At).push(&r, m.keep)\n", "", "a release is remembered for the next primary"},
 	{"internal/recovery/recovery.go", "\tfor _, r := range names {\n\t\tv.Add(r)\n\t}\n", "\t_ = names\n", "a name that was stalled goes on at the next primary"},
 	// RedLock.
 	{"internal/quorum/failure.go", "return servers/2 + 1 }", "return servers / 2 }", "a majority is more than half"},

@@ -33,9 +33,9 @@ func (r *Release) rest(now clock.Instant) time.Duration {
 	return r.End.Sub(now)
 }
 
-// pages are the releases of one server, about in the order of their answers. A page that is
+// ring are the releases of one server, about in the order of their answers. A page that is
 // dropped is used again, so a steady stream of releases makes no garbage.
-type pages struct {
+type ring struct {
 	first, last *page // none of them is empty
 	n           int
 	spare       *page
@@ -50,10 +50,10 @@ type page struct {
 func (p *page) newest() *Release { return &p.list[p.n-1] }
 
 // newest is the latest of all, which are at least one.
-func (s *pages) newest() *Release { return s.last.newest() }
+func (s *ring) newest() *Release { return s.last.newest() }
 
 // push adds a release, and may drop what is older than keep.
-func (s *pages) push(r *Release, keep time.Duration) {
+func (s *ring) push(r *Release, keep time.Duration) {
 	if s.last == nil || s.last.n == len(s.last.list) {
 		s.turn(r.At, keep)
 	}
@@ -62,7 +62,7 @@ func (s *pages) push(r *Release, keep time.Duration) {
 }
 
 // turn begins a page, and drops the oldest ones if they are too old or too many.
-func (s *pages) turn(now clock.Instant, keep time.Duration) {
+func (s *ring) turn(now clock.Instant, keep time.Duration) {
 	for s.first != nil && (now.Sub(s.first.newest().At) > keep || s.n*len(s.first.list) >= rememberMost) {
 		s.spare, s.first = s.first, s.first.next
 		s.n--
@@ -77,7 +77,7 @@ func (s *pages) turn(now clock.Instant, keep time.Duration) {
 }
 
 // append adds a page that has no next one.
-func (s *pages) append(p *page) {
+func (s *ring) append(p *page) {
 	if s.first == nil {
 		s.first = p
 	} else {
@@ -89,7 +89,7 @@ func (s *pages) append(p *page) {
 
 // takeOut removes what has moved to another server. It returns what of that is due there:
 // what is not older than keep, counted from the latest of all.
-func (s *pages) takeOut(keep time.Duration, moved func(*Release) bool) (due []Release) {
+func (s *ring) takeOut(keep time.Duration, moved func(*Release) bool) (due []Release) {
 	since := s.newest().At.Add(-keep)
 	all := s.first
 	s.first, s.last, s.n = nil, nil, 0
@@ -116,7 +116,7 @@ func (s *pages) takeOut(keep time.Duration, moved func(*Release) bool) (due []Re
 }
 
 // prepend puts older ones in front, which are at least one.
-func (s *pages) prepend(older *pages) {
+func (s *ring) prepend(older *ring) {
 	if older.last.next = s.first; s.first == nil {
 		s.last = older.last
 	}

@@ -93,7 +93,7 @@ func TestASuccessorIsToldOfReleases(t *testing.T) {
 	l.lanes['a'] = &labLane{up: true, server: 3}
 	l.v.Rerouted()
 	l.wantRemembered(2, 2)
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	if got := l.sent(); got != "a2 a1" {
 		t.Errorf("%q were sent", got)
 	}
@@ -110,7 +110,7 @@ func TestASuccessorIsToldOfReleases(t *testing.T) {
 	// Again, with nothing changed.
 	l.v.Rerouted()
 	l.wantRemembered(3, 3)
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	if got := l.sent(); got != "" {
 		t.Errorf("%q were sent", got)
 	}
@@ -124,7 +124,7 @@ func TestAReleaseOfAServerThatIsGoneIsSentAtOnce(t *testing.T) {
 	l := newLab(t, 10*time.Second)
 	l.v.Note(9, 'a', Release{Name: "a1", At: l.clock.Now()})
 	l.wantRemembered(0, 0)
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	if len(l.out) != 1 {
 		t.Fatalf("%d were sent", len(l.out))
 	}
@@ -135,7 +135,7 @@ func TestAReleaseOfAServerThatIsGoneIsSentAtOnce(t *testing.T) {
 	}
 	l.lanes['a'] = &labLane{up: true, server: 4}
 	l.v.Rerouted()
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	if got := l.sent(); got != "a1 a1" { // the first, and this one
 		t.Errorf("%q were sent", got)
 	}
@@ -145,7 +145,7 @@ func integer(n int64) resp.Reply {
 	return resp.Reply{Value: resp.Value{Kind: wire.KindInt, Int: n}}
 }
 
-// What an answer has done; meaningOf has the table.
+// What an answer has done; decide has the table.
 func TestAnswersToARepeatedRelease(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -155,17 +155,17 @@ func TestAnswersToARepeatedRelease(t *testing.T) {
 	}{
 		"released":             {integer(script.Done), 0, 1},
 		"it had heard":         {integer(script.NotThere), 0, 0},
-		"refused for now":      {resp.Reply{Err: verdict(lock.RetryLater)}, AgainAfter, 0},
+		"refused for now":      {resp.Reply{Err: verdict(lock.RetryLater)}, ResendAfter, 0},
 		"refused for good":     {resp.Reply{Err: verdict(lock.Refused)}, 0, 0},
-		"no answer":            {resp.Reply{Err: verdict(lock.Unknown)}, kickAfter, 0},
-		"not sent after all":   {resp.Reply{Err: verdict(lock.NotSent)}, kickAfter, 0},
+		"no answer":            {resp.Reply{Err: verdict(lock.Unknown)}, recheckAfter, 0},
+		"not sent after all":   {resp.Reply{Err: verdict(lock.NotSent)}, recheckAfter, 0},
 		"the client is closed": {resp.Reply{Err: resp.NotSent(resp.ErrClosed)}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, time.Minute)
-			l.v.Again([]Release{{Name: "a1"}}, 0)
-			l.advance(kickAfter)
+			l.v.Resend([]Release{{Name: "a1"}}, 0)
+			l.advance(recheckAfter)
 			first := l.out[0]
 			l.sent()
 			first.Complete(test.reply)
@@ -194,14 +194,14 @@ func TestALaneThatTakesNoReleaseIsNotAskedForTheOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, time.Minute)
 	l.refuse = verdict(lock.LaneFull)
-	l.v.Again([]Release{{Name: "a1"}, {Name: "a2"}}, 0)
-	l.advance(10 * kickAfter)
+	l.v.Resend([]Release{{Name: "a1"}, {Name: "a2"}}, 0)
+	l.advance(10 * recheckAfter)
 	v := l.v.View()
 	if len(v.Lanes) != 1 || v.Lanes[0].Again != 2 || v.Lanes[0].Out != 0 || !v.Lanes[0].Kicked {
 		t.Fatalf("%+v", v.Lanes)
 	}
 	l.refuse = nil
-	l.advance(kickAfter)
+	l.advance(recheckAfter)
 	if got := l.sent(); len(got) != len("a1 a2") {
 		t.Errorf("%q were sent", got)
 	}
@@ -211,8 +211,8 @@ func TestALaneThatTakesNoReleaseIsNotAskedForTheOthers(t *testing.T) {
 func TestARepeatedReleaseIsEncodedWithTheRest(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, time.Minute)
-	l.v.Again([]Release{{Name: "a1", End: l.clock.Now().Add(kickAfter + time.Second)}, {Name: "b1"}}, 0)
-	l.advance(kickAfter)
+	l.v.Resend([]Release{{Name: "a1", End: l.clock.Now().Add(recheckAfter + time.Second)}, {Name: "b1"}}, 0)
+	l.advance(recheckAfter)
 	var got []string
 	for _, a := range l.out {
 		got = append(got, string(a.AppendCommand(nil, resp.ScriptForm(0))))

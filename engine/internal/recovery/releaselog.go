@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// memory remembers the latest releases, by the server that answered them, because that
+// releaseLog remembers the latest releases, by the server that answered them, because that
 // server may be replaced before it has told its successor:
 //
 //	old primary                   new primary
@@ -22,7 +22,7 @@ import (
 //	release(id), answered
 //	                              id stays there until its lease ends
 //
-// Then they are sent once more, see releaseAgain. For a standalone server nothing is
+// Then they are sent once more, see resentRelease. For a standalone server nothing is
 // remembered, because nothing replaces it.
 //
 // Invariants:
@@ -32,7 +32,7 @@ import (
 //     once. One that was noted before the routes changed is seen by rerouted, which comes
 //     after the change. So none is missed.
 //  3. A record is in mu.servers, or belongs to rerouted.
-type memory struct {
+type releaseLog struct {
 	recovery *Recovery
 	client   Client
 	keep     time.Duration // 0: nothing is remembered
@@ -44,13 +44,13 @@ type memory struct {
 
 // record is what one server has released.
 type record struct {
-	memory *memory
+	memory *releaseLog
 	server resp.ServerID
-	pages
+	ring
 	timer wheel.Timer
 }
 
-func (m *memory) init(v *Recovery) {
+func (m *releaseLog) init(v *Recovery) {
 	m.recovery, m.client, m.keep = v, v.cfg.Client, v.cfg.Keep
 	m.mu.servers = make(map[resp.ServerID]*record)
 }
@@ -84,11 +84,11 @@ func (v *Recovery) Note(server resp.ServerID, route uint64, r Release) {
 	}
 	m.mu.Unlock()
 	if !present {
-		v.Again([]Release{r}, 0)
+		v.Resend([]Release{r}, 0)
 	}
 }
 
-func (m *memory) recordLocked(server resp.ServerID, now clock.Instant) *record {
+func (m *releaseLog) recordLocked(server resp.ServerID, now clock.Instant) *record {
 	s := m.mu.servers[server]
 	if s == nil {
 		s = &record{memory: m, server: server}
@@ -128,7 +128,7 @@ func (s *record) Fire(_ *wheel.Timer, now clock.Instant) {
 
 // rerouted is called when names have come to other servers: their releases are sent to
 // those.
-func (m *memory) rerouted() {
+func (m *releaseLog) rerouted() {
 	m.mu.Lock()
 	all := m.mu.servers
 	m.mu.servers = make(map[resp.ServerID]*record)
@@ -142,9 +142,9 @@ func (m *memory) rerouted() {
 		})
 		m.mu.Lock()
 		if s.first != nil {
-			m.recordLocked(server, newest).prepend(&s.pages)
+			m.recordLocked(server, newest).prepend(&s.ring)
 		}
 		m.mu.Unlock()
-		m.recovery.Again(due, 0)
+		m.recovery.Resend(due, 0)
 	}
 }

@@ -11,14 +11,14 @@ import (
 const full = len(page{}.list)
 
 // fill pushes n releases, answered at one instant.
-func (s *pages) fill(n int, at clock.Instant, keep time.Duration) {
+func (s *ring) fill(n int, at clock.Instant, keep time.Duration) {
 	for range n {
 		s.push(&Release{Name: "x", At: at}, keep)
 	}
 }
 
 // count counts the releases and the pages that are there.
-func (s *pages) count() (releases, pages int) {
+func (s *ring) count() (releases, pages int) {
 	for p := s.first; p != nil; p = p.next {
 		releases += p.n
 		pages++
@@ -47,7 +47,7 @@ func TestWhatIsDroppedWhenAPageIsTurned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var s pages
+			var s ring
 			s.fill(test.pages*full, start, keep)
 			s.fill(1, start.Add(test.later), keep)
 			n, pages := s.count()
@@ -62,7 +62,7 @@ func TestWhatIsDroppedWhenAPageIsTurned(t *testing.T) {
 func TestAPageIsAsOldAsItsNewest(t *testing.T) {
 	t.Parallel()
 	const keep = 10 * time.Second
-	var s pages
+	var s ring
 	s.fill(full-1, 0, keep)
 	s.fill(1, clock.Instant(5*time.Second), keep)
 	s.fill(1, clock.Instant(15*time.Second), keep)
@@ -74,7 +74,7 @@ func TestAPageIsAsOldAsItsNewest(t *testing.T) {
 // A page that was dropped has the next releases, and none of its own.
 func TestADroppedPageIsUsedAgain(t *testing.T) {
 	t.Parallel()
-	var s pages
+	var s ring
 	s.fill(full, 0, time.Second)
 	old := s.first
 	s.fill(1, clock.Instant(time.Minute), time.Second)
@@ -87,7 +87,7 @@ func TestADroppedPageIsUsedAgain(t *testing.T) {
 func TestReleasesOfSomeSlotsAreTakenOut(t *testing.T) {
 	t.Parallel()
 	const keep = 5 * time.Second
-	var s pages
+	var s ring
 	for i := range 1000 {
 		s.push(&Release{ID: int64(i), At: clock.Instant(time.Duration(i) * 6 * time.Millisecond)}, keep)
 	}
@@ -104,7 +104,7 @@ func TestReleasesOfSomeSlotsAreTakenOut(t *testing.T) {
 	if len(moved) != 278 { // of the last five seconds
 		t.Errorf("%d moved", len(moved))
 	}
-	var next pages
+	var next ring
 	next.push(&Release{ID: 2000}, keep)
 	next.prepend(&s)
 	last, n := int64(-1), 0
@@ -147,7 +147,7 @@ func TestWhichPastReleasesAreDue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var s pages
+			var s ring
 			for i, at := range test.at {
 				s.push(&Release{ID: int64(i), At: clock.Instant(at)}, keep)
 			}
