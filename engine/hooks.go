@@ -181,7 +181,7 @@ func (e *Engine) hookLost(h *lockHold, why LostReason) {
 	e.hooks.push(func() { e.hooks.Lost(ev) })
 }
 
-func (e *Engine) hookRenewed(r watchdog.Round) {
+func (e *Engine) hookRenewed(r watchdog.BatchResult) {
 	if r.Err != nil {
 		level := slog.LevelWarn
 		if e.failures.Again(e.table.Client.AddrOf(uint64(r.Slot)), e.clock.Now(), e.cfg.Lease, r.Err) {

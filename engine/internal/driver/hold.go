@@ -115,4 +115,4 @@ func (h *TimedHold) Wake(now clock.Instant) {
 }
 
 // Renewable is its grant as the renewer sees it.
-func (h *TimedHold) Renewable() watchdog.Subject { return (*renewable)(h.grant) }
+func (h *TimedHold) Renewable() watchdog.Renewable { return (*renewable)(h.grant) }

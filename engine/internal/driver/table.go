@@ -88,12 +88,12 @@ func (t *Table) Init(cfg Config) {
 }
 
 // SetTimers gives the table its timers; onRound hears of renewals.
-func (t *Table) SetTimers(timers env.Timers, onRound func(watchdog.Round)) {
+func (t *Table) SetTimers(timers env.Timers, onRound func(watchdog.BatchResult)) {
 	t.Timers = timers
 	t.Outages.init(t.World.Clock, timers)
 	t.Renewer = watchdog.New(watchdog.Config{
 		Clock: t.World.Clock, Wheel: timers, Draw: t.World.Draw, Lease: t.Lock.Lease,
-		Submit: t.submitRenewal, Slotted: t.Slotted, OnRound: onRound,
+		Submit: t.submitRenewal, Slotted: t.Slotted, OnBatch: onRound,
 	})
 }
 

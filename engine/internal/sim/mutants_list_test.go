@@ -178,8 +178,8 @@ var mutants = []mutant{
 	{"internal/counter/close.go", "\tfor op := range t.waiters.All() {\n\t\top.end(0, lockerr.ErrClosed, rd)\n\t}\n", "", "Close fails those who wait"},
 	{"internal/counter/wait.go", "\tLookEvery = 10 * time.Second\n", "\tLookEvery = time.Hour\n", "who waits looks now and then: a message may go to nobody while a slot moves"},
 	// The watchdog.
-	{"internal/watchdog/chunk.go", "m.sub.Renewed(reply.Sent, reply.Now,", "m.sub.Renewed(reply.Now, reply.Now,", "a renewal counts from its sending"},
-	{"internal/watchdog/chunk.go", "\t\t\tm.sub.Gone(v.Int)\n", "\t\t\tr.joinWithin(m, reply.Now, r.cfg.Lease)\n", "a hold that is gone is told so"},
+	{"internal/watchdog/batch.go", "m.sub.Renewed(reply.Sent, reply.Now,", "m.sub.Renewed(reply.Now, reply.Now,", "a renewal counts from its sending"},
+	{"internal/watchdog/batch.go", "\t\t\tm.sub.Gone(v.Int)\n", "\t\t\tr.joinWithin(m, reply.Now, r.cfg.Lease)\n", "a hold that is gone is told so"},
 	{"internal/watchdog/renewer.go", "\tthird := r.cfg.Lease / 3\n\tif r.slotted", "\tthird := r.cfg.Lease * 3\n\tif r.slotted", "a renewal is due before the end"},
 	{"internal/watchdog/renewer.go", "\tr.joinWithin(m, now, sixth+r.cfg.Draw(sixth))", "\t_ = sixth\n\tr.Join(m, now.Add(2*r.cfg.Lease))", "the first renewal is due before the end"},
 	// RWMutex.

@@ -8,11 +8,11 @@ import (
 )
 
 // cohort is the members that fall due in one quantum, with one wheel timer. A member
-// keeps group until it leaves or is in a chunk; members[m.place] is m until the cohort
+// keeps group until it leaves or is in a batch; members[m.place] is m until the cohort
 // fires, which takes the whole list.
 //
 // With a million holds a cohort has some 25,000 members, and every Unlock takes the
-// Renewer's mu. So a cohort that fires holds mu for one chunk at a time.
+// Renewer's mu. So a cohort that fires holds mu for one batch at a time.
 type cohort struct {
 	r       *Renewer
 	quantum int64 // which one
@@ -50,7 +50,7 @@ func (c *cohort) leaveLocked(m *Member) {
 	c.members = c.members[:last]
 }
 
-// Fire implements wheel.Task: the cohort is due. It cuts its members into chunks and
+// Fire implements wheel.Task: the cohort is due. It cuts its members into batches and
 // sends them.
 func (c *cohort) Fire(_ *wheel.Timer, _ clock.Instant) {
 	r := c.r
@@ -70,7 +70,7 @@ func (c *cohort) Fire(_ *wheel.Timer, _ clock.Instant) {
 	order := r.order(members)
 	for len(order) > 0 {
 		n := 1
-		for n < min(len(order), chunkSize) && order[n].key == order[0].key {
+		for n < min(len(order), batchSize) && order[n].key == order[0].key {
 			n++
 		}
 		r.mu.Lock()
@@ -110,8 +110,8 @@ func (r *Renewer) order(members []*Member) []ordered {
 	return list
 }
 
-// takeLocked makes a chunk of those that are in the cohort still; nil if none is.
-func (r *Renewer) takeLocked(c *cohort, members []*Member, places []ordered) *chunk {
+// takeLocked makes a batch of those that are in the cohort still; nil if none is.
+func (r *Renewer) takeLocked(c *cohort, members []*Member, places []ordered) *batch {
 	if r.mu.closed {
 		return nil
 	}
@@ -125,5 +125,5 @@ func (r *Renewer) takeLocked(c *cohort, members []*Member, places []ordered) *ch
 	if len(taken) == 0 {
 		return nil
 	}
-	return r.newChunkLocked(c.due, taken)
+	return r.newBatchLocked(c.due, taken)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Every Lock and Unlock takes the Renewer's lock, so a cohort of 25,000 must not hold it
-// until all of them are in chunks: when its first script goes out, the others are still
+// until all of them are in batches: when its first script goes out, the others are still
 // where they were, and may leave.
 func TestALargeCohortLocksTheRenewerForOneChunkAtATime(t *testing.T) {
 	t.Parallel()
@@ -33,18 +33,18 @@ func TestALargeCohortLocksTheRenewerForOneChunkAtATime(t *testing.T) {
 					}
 				}
 				l.r.mu.Unlock()
-				sent += len(req.(*chunk).list)
+				sent += len(req.(*batch).list)
 				if waiting+sent != n {
 					t.Errorf("after %d were sent %d wait, want %d", sent, waiting, n-sent)
 				}
-				if sent <= chunkSize { // the first one: all but its own members end
+				if sent <= batchSize { // the first one: all but its own members end
 					for _, s := range holds {
 						if s.m.chunk == nil {
 							s.end()
 						}
 					}
 				}
-				if sent > chunkSize {
+				if sent > batchSize {
 					t.Error("a hold was renewed that had left its cohort before its turn")
 				}
 			}
@@ -128,11 +128,11 @@ func BenchmarkFire(b *testing.B) {
 func TestForbiddenLocksAreAskedForSeldom(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	forbidden, last := l.holds(chunkSize-1, 10*time.Second), l.hold(chunkSize, 10*time.Second)
+	forbidden, last := l.holds(batchSize-1, 10*time.Second), l.hold(batchSize, 10*time.Second)
 	l.advance(10 * time.Second)
 	for forbidden[0].live() {
 		for _, s := range l.take(len(l.flying())) {
-			if list := s.chunk.list; len(list) == 1 && list[0].Owner.ID == chunkSize {
+			if list := s.chunk.list; len(list) == 1 && list[0].Owner.ID == batchSize {
 				l.answer(s, all(script.Renewed))
 				continue
 			}
@@ -140,8 +140,8 @@ func TestForbiddenLocksAreAskedForSeldom(t *testing.T) {
 		}
 		l.advance(100 * time.Millisecond)
 	}
-	if n := l.sent(); n < 3*chunkSize || n > 6*chunkSize {
-		t.Errorf("%d scripts for %d locks in 17 s", n, chunkSize)
+	if n := l.sent(); n < 3*batchSize || n > 6*batchSize {
+		t.Errorf("%d scripts for %d locks in 17 s", n, batchSize)
 	}
 	if !last.live() || last.times() == 0 {
 		t.Error("one that may be renewed was not")

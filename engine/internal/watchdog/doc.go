@@ -1,6 +1,6 @@
 // Package watchdog is the watchdog: it raises the leases of many holds on the server, in cohorts, and
 // reports to each hold the result of its renewal. It owns when a hold is renewed and with which others.
-// It knows a hold as a [Subject]; what its end means is the engine's to decide.
+// It knows a hold as a [Renewable]; what its end means is the engine's to decide.
 //
 // A renewal has a connection of its own and waits for nobody. One order of renewals and of
 // the commands of the names, across connections, would make the faster one wait.
@@ -11,7 +11,7 @@
 // A hold is due after a third of the lease, give or take a tenth of that (JoinNext); the first
 // time after a sixth to a third (JoinFirst). In a cluster a script has only locks of one
 // slot. So there the holds of a slot share a beat of that slot, as long as they do not fill
-// whole scripts (untilBeat). A script that failed is sent again after a pause that is short
+// whole scripts (untilPhase). A script that failed is sent again after a pause that is short
 // against the lease: a sixth of it for a single lock that the server refuses, and not only for now,
 // else less.
 //

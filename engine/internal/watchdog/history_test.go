@@ -13,7 +13,7 @@ import (
 
 // TestRandomHistoriesForgetNobody lets holds come and go, scripts succeed, fail and
 // stay without an answer, and time pass. At every rest each live hold is in one
-// cohort or one chunk, has time left, and will be looked at within it; one that has
+// cohort or one batch, has time left, and will be looked at within it; one that has
 // ended is nowhere; and a script that failed is sent again soon.
 func TestRandomHistoriesForgetNobody(t *testing.T) {
 	t.Parallel()
@@ -41,11 +41,11 @@ type randomHistory struct {
 	*lab
 	rng   *rand.Rand
 	holds []*subject
-	retry map[*chunk]pending
+	retry map[*batch]pending
 	n     int
 }
 
-// pending is a chunk that waits for its next try.
+// pending is a batch that waits for its next try.
 type pending struct {
 	since clock.Instant
 	tries int
@@ -166,7 +166,7 @@ func (h *randomHistory) check() {
 	for _, c := range h.r.mu.cohorts {
 		members += len(c.members)
 	}
-	waiting := make(map[*chunk]pending)
+	waiting := make(map[*batch]pending)
 	for k := range h.r.mu.chunks {
 		for _, m := range k.members {
 			if m != nil {

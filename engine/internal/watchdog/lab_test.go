@@ -33,13 +33,13 @@ type lab struct {
 	mu     sync.Mutex
 	out    []*sending // without an answer
 	total  int        // scripts sent
-	rounds []Round
+	rounds []BatchResult
 	down   error // every script fails with it inside of Submit
 }
 
 // sending is a script that was handed to the network.
 type sending struct {
-	chunk *chunk
+	chunk *batch
 	at    clock.Instant
 }
 
@@ -51,7 +51,7 @@ func newLab(t testing.TB) *lab {
 	t.Cleanup(l.wheel.Close)
 	l.r = New(Config{
 		Clock: l.clock, Wheel: l.wheel, Draw: rand.N[time.Duration], Lease: lease, Submit: l.submit,
-		OnRound: func(r Round) {
+		OnBatch: func(r BatchResult) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.rounds = append(l.rounds, r)
@@ -61,7 +61,7 @@ func newLab(t testing.TB) *lab {
 }
 
 func (l *lab) submit(_ uint16, req resp.DurableRequest) {
-	k := req.(*chunk)
+	k := req.(*batch)
 	l.mu.Lock()
 	l.total++
 	down := l.down

@@ -14,9 +14,9 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Subject is a hold under renewal. Its methods, but for Until, Wants and Kind, are called without
+// Renewable is a hold under renewal. Its methods, but for Until, Wants and Kind, are called without
 // any lock of this package, and may call JoinNext and Leave.
-type Subject interface {
+type Renewable interface {
 	// Renewal says what to send at now. A subject that is past its time ends
 	// itself and answers false, as does one that has ended already.
 	Renewal(now clock.Instant) (script.Renewal, bool)
@@ -35,8 +35,8 @@ type Subject interface {
 	Gone(code int64)
 }
 
-// Round is what a hook is told of one renewal script.
-type Round struct {
+// BatchResult is what a hook is told of one renewal script.
+type BatchResult struct {
 	Slot  uint16 // of its holds, in a cluster
 	Holds int
 	Lag   time.Duration // from when it was due to when it was sent
@@ -58,23 +58,23 @@ type Config struct {
 	Draw    func(d time.Duration) time.Duration // a random part of d
 	Lease   time.Duration                       // what a watchdog hold is given
 	Submit  func(slot uint16, r resp.DurableRequest)
-	OnRound func(Round) // may be nil; called on the event loop
+	OnBatch func(BatchResult) // may be nil; called on the event loop
 	// Slotted: the locks of one script must share a slot, as in a cluster. A server that refuses
 	// several at once, and takes each alone, is believed to want that, too.
 	Slotted bool
 }
 
 // A Renewer renews holds. Members that fall due in one quantum form a cohort with
-// one wheel timer; a cohort that fires is cut into chunks of at most chunkSize
-// locks, one script each, all sent at once. Each chunk has its own fate: a
-// failure is retried by that chunk alone, within the time that its members have
+// one wheel timer; a cohort that fires is cut into batches of at most batchSize
+// locks, one script each, all sent at once. Each batch has its own fate: a
+// failure is retried by that batch alone, within the time that its members have
 // left.
 //
 // Invariants:
 //
-//  1. A member is in one cohort, in one chunk, or in neither; mu guards which.
+//  1. A member is in one cohort, in one batch, or in neither; mu guards which.
 //  2. A member of a cohort has more time left than its cohort takes to fire, or less
-//     than a quantum; a member of a chunk is watched by the chunk's timer. So no hold
+//     than a quantum; a member of a batch is watched by the batch's timer. So no hold
 //     outlives its time unnoticed by more than a quantum, whatever the network does.
 //  3. Subjects, but for Until, Wants and Kind, are called without mu. So what they answer, and what they are
 //     told, may be out of date: they decide under their own lock. A member that has left is
@@ -88,28 +88,28 @@ type Renewer struct {
 		sync.Mutex
 		closed  bool
 		cohorts map[int64]*cohort
-		chunks  map[*chunk]struct{}
-		made    uint64 // chunks so far
+		chunks  map[*batch]struct{}
+		made    uint64 // batches so far
 	}
 }
 
 // slots is how many a cluster has.
 const slots = 1 << 14
 
-// Member is a Subject's place in a Renewer; embed it and Init it once.
+// Member is a Renewable's place in a Renewer; embed it and Init it once.
 type Member struct {
-	sub   Subject
+	sub   Renewable
 	group *cohort
-	chunk *chunk
-	place int32 // in the members of its cohort or chunk
+	chunk *batch
+	place int32 // in the members of its cohort or batch
 	again bool  // Now was called while a renewal was out
-	// crowded: its last renewal was one of chunkSize, which others of its slot followed.
+	// inFullBatch: its last renewal was one of batchSize, which others of its slot followed.
 	crowded bool
 	slot    uint16
 }
 
 // Init names the subject, and the slot of its key.
-func (m *Member) Init(s Subject, slot uint16) { m.sub, m.slot = s, slot }
+func (m *Member) Init(s Renewable, slot uint16) { m.sub, m.slot = s, slot }
 
 // New makes a Renewer.
 func New(cfg Config) *Renewer {
@@ -118,7 +118,7 @@ func New(cfg Config) *Renewer {
 	// 250 ms at the default lease of 30 s: at most 45 cohorts are alive.
 	r.quantum = min(max(cfg.Lease/120, time.Millisecond), 250*time.Millisecond)
 	r.mu.cohorts = make(map[int64]*cohort)
-	r.mu.chunks = make(map[*chunk]struct{})
+	r.mu.chunks = make(map[*batch]struct{})
 	return r
 }
 
@@ -139,24 +139,24 @@ func (r *Renewer) JoinFirst(m *Member, now clock.Instant) {
 // and are spread as above.
 func (r *Renewer) JoinNext(m *Member, now clock.Instant) {
 	third := r.cfg.Lease / 3
-	if r.slotted.Load() && !r.crowded(m) {
-		r.joinWithin(m, now, r.untilBeat(m.slot, now))
+	if r.slotted.Load() && !r.inFullBatch(m) {
+		r.joinWithin(m, now, r.untilPhase(m.slot, now))
 		return
 	}
 	r.joinWithin(m, now, third+r.cfg.Draw(third/5+1)-third/10)
 }
 
-func (r *Renewer) crowded(m *Member) bool {
+func (r *Renewer) inFullBatch(m *Member) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return m.crowded
 }
 
-// untilBeat is how long it is from now to a beat of the slot. Each slot has one in every
+// untilPhase is how long it is from now to a beat of the slot. Each slot has one in every
 // third of the lease, and the beats of all slots are spread evenly. The wait is at most 1.1
 // thirds; the tenth is for answers that come late. If it would be less than 0.4 of a third,
 // it is half a third longer, and the beat after that is within reach.
-func (r *Renewer) untilBeat(slot uint16, now clock.Instant) time.Duration {
+func (r *Renewer) untilPhase(slot uint16, now clock.Instant) time.Duration {
 	third := r.cfg.Lease / 3
 	// Multiplied by an odd number, so that the neighbours on one node do not beat in a row.
 	phase := third / slots * time.Duration(slot*40503%slots)
@@ -241,7 +241,7 @@ func (r *Renewer) leaveLocked(m *Member) {
 	}
 }
 
-// Now renews m at once, in a chunk of its own. If a renewal is out already the next
+// Now renews m at once, in a batch of its own. If a renewal is out already the next
 // follows its answer, for it may have been executed before what made the caller
 // ask; so however often Now is called, it costs a renewal per round trip. It calls
 // m's subject: the caller holds no lock of it.
@@ -253,7 +253,7 @@ func (r *Renewer) Now(m *Member) {
 		return
 	}
 	r.leaveLocked(m)
-	k := r.newChunkLocked(r.cfg.Clock.Now(), []*Member{m})
+	k := r.newBatchLocked(r.cfg.Clock.Now(), []*Member{m})
 	r.mu.Unlock()
 	k.launch()
 }
@@ -304,18 +304,18 @@ func (r *Renewer) All() {
 	r.Resume()
 }
 
-// Resume sends the chunks that wait to be retried: the connection is back, perhaps to another server.
+// Resume sends the batches that wait to be retried: the connection is back, perhaps to another server.
 func (r *Renewer) Resume() {
 	r.slotted.Store(r.cfg.Slotted)
 	r.mu.Lock()
-	waiting := make([]*chunk, 0, len(r.mu.chunks))
+	waiting := make([]*batch, 0, len(r.mu.chunks))
 	for k := range r.mu.chunks {
 		if k.state == waitingToRetry {
 			waiting = append(waiting, k)
 		}
 	}
 	r.mu.Unlock()
-	slices.SortFunc(waiting, func(a, b *chunk) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(waiting, func(a, b *batch) int { return cmp.Compare(a.number, b.number) })
 	for _, k := range waiting {
 		k.launch()
 	}

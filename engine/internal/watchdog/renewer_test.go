@@ -183,7 +183,7 @@ var failures = map[string]func(l *lab, s *sending){
 }
 
 // A script that fails is sent again, until the lease is over; its holds hear nothing
-// of it, nor do the other chunks.
+// of it, nor do the other batches.
 func TestFailureIsRetriedWithinTheLeaseAndToldToNobody(t *testing.T) {
 	t.Parallel()
 	for name, fail := range failures {
@@ -194,7 +194,7 @@ func TestFailureIsRetriedWithinTheLeaseAndToldToNobody(t *testing.T) {
 			l.advance(10 * time.Second)
 			whole := l.take(2)
 			l.answer(whole[0], all(script.Renewed))
-			const tries = 8 // the other chunk is not due again before the last one
+			const tries = 8 // the other batch is not due again before the last one
 			left := holds[64:]
 			s := whole[1]
 			for try := range tries {

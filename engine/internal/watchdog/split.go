@@ -6,13 +6,13 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// failed decides when the chunk is sent again, and how. What a server refuses for now, or could not
+// failed decides when the batch is sent again, and how. What a server refuses for now, or could not
 // be asked, is sent again soon. Any other refusal, in whatever words, is of this command: its locks may
 // be of several slots (a proxy in front of shards, or a node of a cluster that was configured as the
 // only server) or nodes (a slot is being migrated), or one of them is forbidden. The locks of the others must
 // not be lost with that one, so they go one by one. One that is refused alone is asked for seldom: of such
 // scripts there may be as many as holds, and it may stay so.
-func (k *chunk) failed(reply resp.Reply, err error) {
+func (k *batch) failed(reply resp.Reply, err error) {
 	r := k.r
 	denied, _ := err.(*resp.ServerError) // not errors.As: this is an event loop
 	var refusal resp.Refusal
@@ -24,7 +24,7 @@ func (k *chunk) failed(reply resp.Reply, err error) {
 	case ofCommand && len(k.list) > 1:
 		k.split(!refusal.Apart())
 	case ofCommand && refusal.Apart() && k.step == 0 && k.kind.Steps() > 0:
-		k.goOn(reply) // the keys of one lock are apart
+		k.advance(reply) // the keys of one lock are apart
 	case ofCommand && !refusal.Apart():
 		k.apart.refused()
 		k.retry(r.cfg.Lease / 6)
@@ -34,21 +34,21 @@ func (k *chunk) failed(reply resp.Reply, err error) {
 	}
 }
 
-// split sends the chunk again lock by lock: the server did not take its locks together. learns: if
-// it takes each alone, later chunks have locks of one slot.
-func (k *chunk) split(learns bool) {
+// split sends the batch again lock by lock: the server did not take its locks together. learns: if
+// it takes each alone, later batches have locks of one slot.
+func (k *batch) split(learns bool) {
 	r := k.r
 	members := r.finish(k)
-	var parts []*chunk
-	var apart *parting
+	var parts []*batch
+	var apart *splitRetry
 	if learns {
-		apart = new(parting)
+		apart = new(splitRetry)
 	}
 	r.mu.Lock()
 	for _, m := range members {
-		// One that has left, or was taken into another chunk since, is somebody else's.
+		// One that has left, or was taken into another batch since, is somebody else's.
 		if m != nil && m.chunk == nil && m.group == nil && !r.mu.closed {
-			part := r.newChunkLocked(k.due, []*Member{m})
+			part := r.newBatchLocked(k.due, []*Member{m})
 			part.apart = apart
 			parts = append(parts, part)
 		}
@@ -62,21 +62,21 @@ func (k *chunk) split(learns bool) {
 	}
 }
 
-// parting is what the parts of a chunk have in common that was refused. A nil parting learns nothing.
-type parting struct {
+// splitRetry is what the parts of a batch have in common that was refused. A nil parting learns nothing.
+type splitRetry struct {
 	left atomic.Int32 // parts without an answer yet; for ever positive once one was refused
 }
 
 // accepted notes that the server has taken a part. If it takes all, it was their being together that
 // it refused.
-func (p *parting) accepted(r *Renewer) {
+func (p *splitRetry) accepted(r *Renewer) {
 	if p != nil && p.left.Add(-1) == 0 {
 		r.slotted.Store(true)
 	}
 }
 
-func (p *parting) refused() {
+func (p *splitRetry) refused() {
 	if p != nil {
-		p.left.Add(chunkSize)
+		p.left.Add(batchSize)
 	}
 }

@@ -88,7 +88,7 @@ func TestRenewer_SeveralRefusedForNow_StayTogether(t *testing.T) {
 func TestRenewer_CommandRefusedInAnyWords_IsAskedForSeldom(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	holds := l.holds(chunkSize, 10*time.Second)
+	holds := l.holds(batchSize, 10*time.Second)
 	l.advance(10 * time.Second)
 	for holds[0].live() {
 		for _, s := range l.take(len(l.flying())) {
@@ -96,7 +96,7 @@ func TestRenewer_CommandRefusedInAnyWords_IsAskedForSeldom(t *testing.T) {
 		}
 		l.advance(100 * time.Millisecond)
 	}
-	if n := l.sent(); n < 3*chunkSize || n > 6*chunkSize {
-		t.Errorf("%d scripts for %d locks in 20 s", n, chunkSize)
+	if n := l.sent(); n < 3*batchSize || n > 6*batchSize {
+		t.Errorf("%d scripts for %d locks in 20 s", n, batchSize)
 	}
 }

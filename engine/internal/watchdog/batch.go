@@ -14,23 +14,23 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// chunkSize bounds the locks of one script: the server is blocked for about
+// batchSize bounds the locks of one script: the server is blocked for about
 // 1.6 µs per lock, so 64 cost the others a tenth of a millisecond.
-const chunkSize = 64
+const batchSize = 64
 
 // mostNames is how many holds a failed round names.
 const mostNames = 5
 
-type chunkState uint8
+type batchState uint8
 
 const (
-	filling        chunkState = iota // being put together; owned by one goroutine
+	filling        batchState = iota // being put together; owned by one goroutine
 	inFlight                         // the script is out
 	waitingToRetry                   // it failed; the timer or Resume sends it again
 	finished
 )
 
-// chunk is one renewal script and its retries.
+// batch is one renewal script and its retries.
 //
 //	filling --launch--> inFlight --reply--> finished
 //	                    ^      |
@@ -40,18 +40,18 @@ const (
 //
 // state and the elements of members are guarded by the Renewer's mu; list belongs to
 // the goroutine that launches, and to the lane while inFlight.
-type chunk struct {
+type batch struct {
 	r       *Renewer
 	number  uint64 // in the order in which they were made
 	due     clock.Instant
-	state   chunkState
+	state   batchState
 	retries int
 	slot    uint16    // of its members; without slots, of one of them
 	want    resp.Acks // of its members
 	kind    kind.Renewal
-	members []*Member // at most chunkSize; nil: has left
+	members []*Member // at most batchSize; nil: has left
 	timer   wheel.Timer
-	apart   *parting // of what it is a part of
+	apart   *splitRetry // of what it is a part of
 
 	list  []script.Renewal
 	slots []uint8 // list[i] renews members[slots[i]]
@@ -62,10 +62,10 @@ type chunk struct {
 	began clock.Instant
 }
 
-// newChunkLocked takes members over, which are nowhere and may share a script.
-func (r *Renewer) newChunkLocked(due clock.Instant, members []*Member) *chunk {
+// newBatchLocked takes members over, which are nowhere and may share a script.
+func (r *Renewer) newBatchLocked(due clock.Instant, members []*Member) *batch {
 	r.mu.made++
-	k := &chunk{r: r, number: r.mu.made, due: due, slot: members[0].slot, want: members[0].sub.Wants(), kind: members[0].sub.Kind(), members: members}
+	k := &batch{r: r, number: r.mu.made, due: due, slot: members[0].slot, want: members[0].sub.Wants(), kind: members[0].sub.Kind(), members: members}
 	for i, m := range members {
 		m.chunk, m.place = k, int32(i)
 	}
@@ -75,7 +75,7 @@ func (r *Renewer) newChunkLocked(due clock.Instant, members []*Member) *chunk {
 }
 
 // launch sends the script, for those members that are still there and in time.
-func (k *chunk) launch() {
+func (k *batch) launch() {
 	r := k.r
 	r.mu.Lock()
 	if r.mu.closed || (k.state != filling && k.state != waitingToRetry) {
@@ -83,7 +83,7 @@ func (k *chunk) launch() {
 		return
 	}
 	k.state = inFlight
-	var buf [chunkSize]*Member
+	var buf [batchSize]*Member
 	members := append(buf[:0], k.members...)
 	r.mu.Unlock()
 
@@ -118,7 +118,7 @@ func (k *chunk) launch() {
 }
 
 // drop forgets a member that ended itself.
-func (r *Renewer) drop(k *chunk, m *Member) {
+func (r *Renewer) drop(k *batch, m *Member) {
 	r.mu.Lock()
 	if m.chunk == k {
 		r.leaveLocked(m)
@@ -126,14 +126,14 @@ func (r *Renewer) drop(k *chunk, m *Member) {
 	r.mu.Unlock()
 }
 
-// finish ends the chunk and returns the members that are still in it, by place.
-func (r *Renewer) finish(k *chunk) (members []*Member) {
+// finish ends the batch and returns the members that are still in it, by place.
+func (r *Renewer) finish(k *batch) (members []*Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range k.members {
 		if m != nil {
 			m.chunk = nil
-			m.crowded = len(k.members) == chunkSize
+			m.crowded = len(k.members) == batchSize
 		}
 	}
 	members, k.members = k.members, nil
@@ -144,7 +144,7 @@ func (r *Renewer) finish(k *chunk) (members []*Member) {
 }
 
 // AppendCommand implements resp.Request.
-func (k *chunk) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
+func (k *batch) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	if k.step > 0 {
 		return k.kind.AppendStep(dst, form, k.list[0], k.step)
 	}
@@ -152,13 +152,13 @@ func (k *chunk) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 }
 
 // Wants implements resp.DurableRequest.
-func (k *chunk) Wants() resp.Acks { return k.want }
+func (k *batch) Wants() resp.Acks { return k.want }
 
 // NeedsAck implements resp.DurableRequest.
-func (k *chunk) NeedsAck(resp.Value) bool { return true }
+func (k *batch) NeedsAck(resp.Value) bool { return true }
 
 // Wanted implements resp.DurableRequest.
-func (k *chunk) Wanted() bool { return true }
+func (k *batch) Wanted() bool { return true }
 
 var (
 	errNotAcked = errors.New("renew: too few replicas acknowledged")
@@ -187,15 +187,15 @@ func refused(v resp.Value) (err error) {
 var errAnswer = errors.New("renew: the server's answer does not fit the question")
 
 // Complete implements resp.Request.
-func (k *chunk) Complete(reply resp.Reply) {
+func (k *batch) Complete(reply resp.Reply) {
 	defer invariants.FailStop()
 	r := k.r
 	err := reply.Err
 	if err == nil && !k.fits(reply.Value) {
 		err = errAnswer
 	}
-	if r.cfg.OnRound != nil {
-		round := Round{Slot: k.slot, Holds: len(k.list), Err: cmp.Or(err, unacked(reply))}
+	if r.cfg.OnBatch != nil {
+		round := BatchResult{Slot: k.slot, Holds: len(k.list), Err: cmp.Or(err, unacked(reply))}
 		if round.Err == nil {
 			round.Err = refused(reply.Value)
 		}
@@ -207,7 +207,7 @@ func (k *chunk) Complete(reply resp.Reply) {
 		if reply.Sent != 0 {
 			round.Lag, round.RTT = reply.Sent.Sub(k.due), reply.Now.Sub(reply.Sent)
 		}
-		r.cfg.OnRound(round)
+		r.cfg.OnBatch(round)
 	}
 	if err != nil {
 		k.failed(reply, err)
@@ -216,7 +216,7 @@ func (k *chunk) Complete(reply resp.Reply) {
 	k.apart.accepted(r)
 	if k.step > 0 {
 		if k.step < k.kind.Steps() && unacked(reply) == nil && allRenewed(reply.Value) {
-			k.goOn(reply)
+			k.advance(reply)
 			return
 		}
 		if k.step > 1 {
@@ -256,8 +256,8 @@ func allRenewed(v resp.Value) bool {
 	return all
 }
 
-// goOn sends the next of the commands that renew the member key by key.
-func (k *chunk) goOn(reply resp.Reply) {
+// advance sends the next of the commands that renew the member key by key.
+func (k *batch) advance(reply resp.Reply) {
 	if k.step == 1 {
 		k.began = reply.Sent
 	}
@@ -272,7 +272,7 @@ func (k *chunk) goOn(reply resp.Reply) {
 
 // fits reports whether the answer is a list of codes, one for each lock. An error or a text
 // in it must not be read as code 0, which ends a hold.
-func (k *chunk) fits(v resp.Value) bool {
+func (k *batch) fits(v resp.Value) bool {
 	fits := v.Kind == wire.KindArray && v.Len() == len(k.list)
 	v.Each(func(_ int, e resp.Value) bool {
 		fits = fits && e.Kind == wire.KindInt
@@ -290,7 +290,7 @@ func (r *Renewer) backoff(retries int) time.Duration {
 
 // retry arms the timer for the next try, after a pause, or for the first member's end if
 // that comes before. A connection that comes back does not wait for it: see Resume.
-func (k *chunk) retry(pause time.Duration) {
+func (k *batch) retry(pause time.Duration) {
 	r := k.r
 	r.mu.Lock()
 	if r.mu.closed || k.state != inFlight {
@@ -311,10 +311,10 @@ func (k *chunk) retry(pause time.Duration) {
 
 // Fire implements wheel.Task: it is time to try again, or the time of a member is
 // over while the script is out.
-func (k *chunk) Fire(_ *wheel.Timer, now clock.Instant) {
+func (k *batch) Fire(_ *wheel.Timer, now clock.Instant) {
 	r := k.r
 	r.mu.Lock()
-	var buf [chunkSize]*Member
+	var buf [batchSize]*Member
 	state, members := k.state, append(buf[:0], k.members...)
 	r.mu.Unlock()
 	switch state {
@@ -340,8 +340,8 @@ func (k *chunk) Fire(_ *wheel.Timer, now clock.Instant) {
 	}
 }
 
-// watch arms the timer of a chunk that is in flight still.
-func (r *Renewer) watch(k *chunk, at clock.Instant) {
+// watch arms the timer of a batch that is in flight still.
+func (r *Renewer) watch(k *batch, at clock.Instant) {
 	r.mu.Lock()
 	if k.state == inFlight && !r.mu.closed {
 		r.cfg.Wheel.Schedule(&k.timer, at)
