@@ -17,7 +17,7 @@ import (
 type acquisition struct {
 	driver.Request
 	fut   Future[*Hold] // what LockAsync returns; its value and err are the verdict of all
-	watch ctxwatch.Place[*acquisition]
+	watch ctxwatch.Slot[*acquisition]
 }
 
 // home is the engine that the acquisition is of.
@@ -118,7 +118,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 		return nil, e.bornFailed(m, lockerr.ErrNoContext)
 	}
 	if ctx.Err() != nil {
-		return nil, e.bornFailed(m, ctxwatch.StopOf(ctx).Unasked())
+		return nil, e.bornFailed(m, ctxwatch.CancelOf(ctx).Unasked())
 	}
 	o, err := e.resolve(opts, once, m.key.Kind)
 	if err != nil {
@@ -237,7 +237,7 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 	return h, err
 }
 
-// whyStop is ctxwatch.StopOf. The context may be the user's own, and panic. Then the acquisition is
+// whyStop is ctxwatch.CancelOf. The context may be the user's own, and panic. Then the acquisition is
 // given up, because its caller is gone.
 func (a *acquisition) whyStop(ctx context.Context) lockerr.Stop {
 	asked := false
@@ -252,14 +252,14 @@ func (a *acquisition) whyStop(ctx context.Context) lockerr.Stop {
 		}
 		a.free()
 	}()
-	s := ctxwatch.StopOf(ctx)
+	s := ctxwatch.CancelOf(ctx)
 	asked = true
 	return s
 }
 
-// WatchPlace and GiveUp implement ctxwatch.Watched.
-func (a *acquisition) WatchPlace() *ctxwatch.Place[*acquisition] { return &a.watch }
-func (a *acquisition) GiveUp(s lockerr.Stop) bool                { return a.cancel(s) }
+// WatchSlot and GiveUp implement ctxwatch.Waiter.
+func (a *acquisition) WatchSlot() *ctxwatch.Slot[*acquisition] { return &a.watch }
+func (a *acquisition) GiveUp(s lockerr.Stop) bool              { return a.cancel(s) }
 
 // The methods below make an acquisition the source of its future.
 

@@ -72,12 +72,12 @@ type ask[T any] struct {
 // watched is an ask that its context cancels.
 type watched struct {
 	ask   *driver.CounterOp
-	place ctxwatch.Place[*watched]
+	place ctxwatch.Slot[*watched]
 }
 
-// WatchPlace and GiveUp implement ctxwatch.Watched.
-func (w *watched) WatchPlace() *ctxwatch.Place[*watched] { return &w.place }
-func (w *watched) GiveUp(s lockerr.Stop) bool            { return w.ask.Cancel(s) }
+// WatchSlot and GiveUp implement ctxwatch.Waiter.
+func (w *watched) WatchSlot() *ctxwatch.Slot[*watched] { return &w.place }
+func (w *watched) GiveUp(s lockerr.Stop) bool          { return w.ask.Cancel(s) }
 
 func newAsk[T any](c counterHandle, r request[T]) *ask[T] {
 	a := &ask[T]{request: r, count: c}
@@ -159,7 +159,7 @@ func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 	case ctx == nil:
 		return 0, lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return 0, ctxwatch.StopOf(ctx).Unasked()
+		return 0, ctxwatch.CancelOf(ctx).Unasked()
 	case c.err != nil:
 		return 0, c.err
 	case a.n > maxCount || a.n < -maxCount:
@@ -217,7 +217,7 @@ func (a *ask[T]) stop(ctx context.Context) {
 			a.fut.Abandon()
 		}
 	}()
-	s := ctxwatch.StopOf(ctx)
+	s := ctxwatch.CancelOf(ctx)
 	asked = true
 	a.Cancel(s)
 }

@@ -22,7 +22,7 @@ type many struct {
 	of    manyTaker
 	home  *Engine   // of the first lock: its wheel and executor serve all of them
 	on    []*Engine // all of them, each once
-	watch ctxwatch.Place[*many]
+	watch ctxwatch.Slot[*many]
 	limit taskTimer // of Wait
 
 	outages []*driver.Outage // of the engines; nil without Outage
@@ -96,9 +96,9 @@ func (t *many) finish() {
 	t.home.table.Timers.Cancel(&t.limit.timer)
 }
 
-// WatchPlace and GiveUp implement ctxwatch.Watched.
-func (t *many) WatchPlace() *ctxwatch.Place[*many] { return &t.watch }
-func (t *many) GiveUp(s lockerr.Stop) bool         { return t.of.cancel(s) }
+// WatchSlot and GiveUp implement ctxwatch.Waiter.
+func (t *many) WatchSlot() *ctxwatch.Slot[*many] { return &t.watch }
+func (t *many) GiveUp(s lockerr.Stop) bool       { return t.of.cancel(s) }
 
 // executor is half of what makes it the source of a future.
 func (t *many) executor() *executor.Executor { return &t.home.exec }
@@ -194,7 +194,7 @@ func (t *many) await(ctx context.Context, done, ended <-chan struct{}, abandon f
 			abandon()
 		}
 	}()
-	s := ctxwatch.StopOf(ctx)
+	s := ctxwatch.CancelOf(ctx)
 	through = true
 	t.GiveUp(s)
 	t.home.world.Wait(ended, nil, nil)

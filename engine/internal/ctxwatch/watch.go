@@ -21,7 +21,7 @@ import (
 //     under it: contexts may be the user's own.
 //  2. A group is in groups from when its AfterFunc is there, as long as it has members and
 //     has not fired; unless another one with the same Done was there first.
-type Watches[W Watched[W]] struct {
+type Watches[W Waiter[W]] struct {
 	// AfterFunc is the world's. It is set before the first Join.
 	AfterFunc func(context.Context, func()) (stop func() bool)
 
@@ -29,16 +29,16 @@ type Watches[W Watched[W]] struct {
 	groups map[<-chan struct{}]*group[W]
 }
 
-// Watched is what a context cancels: an acquisition, or a gathering.
-type Watched[W Watched[W]] interface {
+// Waiter is what a context cancels: an acquisition, or a gathering.
+type Waiter[W Waiter[W]] interface {
 	comparable
-	// WatchPlace is its place in a group of those that share a context.
-	WatchPlace() *Place[W]
+	// WatchSlot is its place in a group of those that share a context.
+	WatchSlot() *Slot[W]
 	// GiveUp cancels it unless it has ended; it reports whether it did.
 	GiveUp(lockerr.Stop) bool
 }
 
-type group[W Watched[W]] struct {
+type group[W Waiter[W]] struct {
 	all   *Watches[W]
 	first W           // the members, linked by their Places
 	over  bool        // fired, or empty: out of groups
@@ -46,35 +46,35 @@ type group[W Watched[W]] struct {
 	ctx   askedOnce   // whose Done the members share
 }
 
-// Place is a member's place in a group; guarded by Watches.mu, except that group is
+// Slot is a member's place in a group; guarded by Watches.mu, except that group is
 // set once, before the member starts.
-type Place[W Watched[W]] struct {
+type Slot[W Waiter[W]] struct {
 	group      *group[W]
 	next, prev W // one that has left is its own neighbour
 }
 
 func (g *group[W]) add(w W) {
 	var none W
-	*w.WatchPlace() = Place[W]{group: g, next: g.first}
+	*w.WatchSlot() = Slot[W]{group: g, next: g.first}
 	if g.first != none {
-		g.first.WatchPlace().prev = w
+		g.first.WatchSlot().prev = w
 	}
 	g.first = w
 }
 
 func (g *group[W]) remove(w W) {
 	var none W
-	p := w.WatchPlace()
+	p := w.WatchSlot()
 	if p.prev == w {
 		return
 	}
 	if p.prev != none {
-		p.prev.WatchPlace().next = p.next
+		p.prev.WatchSlot().next = p.next
 	} else {
 		g.first = p.next
 	}
 	if p.next != none {
-		p.next.WatchPlace().prev = p.prev
+		p.next.WatchSlot().prev = p.prev
 	}
 	p.next, p.prev = w, w
 }
@@ -118,9 +118,9 @@ func (all *Watches[W]) Len() int {
 	return len(all.groups)
 }
 
-// StopOf is the end of a context. No lock may be held: its methods may be the user's, and a broken one may
+// CancelOf is the end of a context. No lock may be held: its methods may be the user's, and a broken one may
 // say that it has ended, and not why.
-func StopOf(ctx context.Context) lockerr.Stop {
+func CancelOf(ctx context.Context) lockerr.Stop {
 	return lockerr.Stop{Cause: cmp.Or(context.Cause(ctx), context.Canceled), Late: errors.Is(ctx.Err(), context.DeadlineExceeded)}
 }
 
@@ -148,7 +148,7 @@ func (c *askedOnce) Value(key any) any {
 }
 
 // Leave takes w out of its group; the last one ends the group.
-func (p *Place[W]) Leave(w W) {
+func (p *Slot[W]) Leave(w W) {
 	g := p.group
 	if g == nil {
 		return
@@ -177,7 +177,7 @@ func (g *group[W]) endLocked() {
 // fire cancels the members. One that ends by itself meanwhile is not cancelled
 // twice: GiveUp looks under the lock of the member.
 func (g *group[W]) fire(ctx context.Context) {
-	s := StopOf(ctx)
+	s := CancelOf(ctx)
 	var none W
 	all := g.all
 	all.mu.Lock()

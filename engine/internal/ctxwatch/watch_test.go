@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // member waits until it is given up.
 type member struct {
-	place  Place[*member]
+	place  Slot[*member]
 	mu     sync.Mutex
 	why    []error
 	gaveUp chan struct{}
@@ -25,7 +25,7 @@ type member struct {
 
 func newMember() *member { return &member{gaveUp: make(chan struct{})} }
 
-func (m *member) WatchPlace() *Place[*member] { return &m.place }
+func (m *member) WatchSlot() *Slot[*member] { return &m.place }
 
 func (m *member) GiveUp(s lockerr.Stop) bool {
 	m.mu.Lock()
@@ -150,12 +150,12 @@ func TestStopOfTellsATimeThatIsOverFromACancel(t *testing.T) {
 	why := errors.New("enough")
 	cancelled, cancel := context.WithCancelCause(context.Background())
 	cancel(why)
-	if s := StopOf(cancelled); s.Cause != why || s.Late {
+	if s := CancelOf(cancelled); s.Cause != why || s.Late {
 		t.Errorf("%+v", s)
 	}
 	late, stop := context.WithTimeoutCause(context.Background(), 0, why)
 	defer stop()
-	if s := StopOf(late); s.Cause != why || !s.Late {
+	if s := CancelOf(late); s.Cause != why || !s.Late {
 		t.Errorf("%+v", s)
 	}
 }
