@@ -95,7 +95,7 @@ func start(cfg Config, w env.Env) *Engine {
 	e.closed.over = make(chan struct{})
 	e.watches.AfterFunc, e.asks.AfterFunc, e.gatherings.watches.AfterFunc = w.AfterFunc, w.AfterFunc, w.AfterFunc
 	e.table.Init(driver.Config{
-		Engine: (*front)(e), ID: newUUID(w.Secret), Lock: cfg.lockConfig(), World: w,
+		Engine: (*front)(e), ID: newUUID(w.RandRead), Lock: cfg.lockConfig(), World: w,
 		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster,
 	})
 	e.exec.Init(w.Go, cfg.Executor)
@@ -126,8 +126,8 @@ func start(cfg Config, w env.Env) *Engine {
 		},
 	}))
 	close(ready)
-	if w.Look != nil {
-		w.Look(e.inside)
+	if w.OnStart != nil {
+		w.OnStart(e.inside)
 	}
 	if w.Lose != nil {
 		w.Lose(func(key string, why uint8) int { return e.table.LoseHolds(key, lock.Loss(why)) })

@@ -105,7 +105,7 @@ func (e *Engine) connected() (n int, downSince map[string]time.Time) {
 }
 
 // inside is what the world may look at: see env.Env.
-func (e *Engine) inside() (in env.Inside) {
+func (e *Engine) inside() (in env.Snapshot) {
 	for i := range e.table.Shards() {
 		sh := &e.table.Shards()[i]
 		sh.Lock()

@@ -198,7 +198,7 @@ func (s *Shard) Config() *lock.Config       { return &s.Table.Lock }
 func (s *Shard) Counters() *lock.Counters   { return &s.count }
 func (s *Shard) Now() clock.Instant         { return s.Table.World.Clock.Now() }
 func (s *Shard) Stamp() clock.Instant       { return s.Table.World.Clock.Stamp() }
-func (s *Shard) NewID() int64               { return s.ids.next(s.Table.World.Secret) }
+func (s *Shard) NewID() int64               { return s.ids.next(s.Table.World.RandRead) }
 func (s *Shard) Closing() bool              { return s.Table.Closing() }
 func (s *Shard) Closed() bool               { return s.Table.Closed() }
 func (s *Shard) Up(route uint64) bool       { return s.Table.Client.LaneOf(route).Up() }

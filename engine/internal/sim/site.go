@@ -91,7 +91,7 @@ func (p *process) newSite(i int) *site {
 			}
 			return s.random.Int64N(n)
 		},
-		Secret: func(b []byte) {
+		RandRead: func(b []byte) {
 			for ; len(b) >= 8; b = b[8:] {
 				s.secrets++
 				secret := s.secrets // of a story

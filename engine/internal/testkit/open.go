@@ -21,7 +21,7 @@ type watched struct {
 	client  *resp.Client
 	timers  env.Timers
 	rebuilt func(reason string)
-	inside  func() env.Inside
+	inside  func() env.Snapshot
 }
 
 // worlds has those of all engines that are open, by *engine.Engine.
@@ -43,7 +43,7 @@ func newWorld(c clock.Clock, timers func(*wheel.Config), client func(*resp.Confi
 	w.Client = func(cfg resp.Config, events env.Events) env.Client {
 		client(&cfg)
 		opened := realClient(cfg, events)
-		w.client = opened.(env.Connected).Client
+		w.client = opened.(env.RespClient).Client
 		return opened
 	}
 	w.Timers = func(cfg wheel.Config) env.Timers {
@@ -51,7 +51,7 @@ func newWorld(c clock.Clock, timers func(*wheel.Config), client func(*resp.Confi
 		w.rebuilt, w.timers = cfg.OnRebuild, realTimers(cfg)
 		return w.timers
 	}
-	w.Look = func(inside func() env.Inside) { w.inside = inside }
+	w.OnStart = func(inside func() env.Snapshot) { w.inside = inside }
 	return w
 }
 
@@ -107,7 +107,7 @@ func Behind(t testing.TB, change ...func(*engine.Config)) (*redistest.Server, *f
 func Client(e *engine.Engine) *resp.Client { return worldOf(e).client }
 
 // Inside is what the engine remembers.
-func Inside(e *engine.Engine) env.Inside { return worldOf(e).inside() }
+func Inside(e *engine.Engine) env.Snapshot { return worldOf(e).inside() }
 
 // RenewAll makes the engine renew everything that it holds: it is told that the wall clock
 // was set, and leases count on the server's.

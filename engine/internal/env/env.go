@@ -35,18 +35,18 @@ type Env struct {
 	// Int64N returns a random number in [0, n). It spreads pauses; nothing secret hangs
 	// on it.
 	Int64N func(n int64) int64
-	// Secret fills b with what nobody can guess: the ids of engines and owners.
-	Secret func(b []byte)
-	// Look is told how to look inside the engine, unless it is nil: a test sees with it that
+	// RandRead fills b with what nobody can guess: the ids of engines and owners.
+	RandRead func(b []byte)
+	// OnStart is told how to look inside the engine, unless it is nil: a test sees with it that
 	// nothing is left.
-	Look func(inside func() Inside)
+	OnStart func(inside func() Snapshot)
 	// Lose is told how to end the holds of a key for a reason, which returns how many there were,
 	// unless it is nil: a test has its code lose a lock with it.
 	Lose func(lose func(key string, why uint8) int)
 }
 
-// Inside is what an engine remembers at a moment.
-type Inside struct {
+// Snapshot is what an engine remembers at a moment.
+type Snapshot struct {
 	Names   int      // that have a state
 	Urgent  int      // those of them that are held, or owe the server a release
 	Listed  int      // those that wait for a lane
@@ -130,7 +130,7 @@ func Real(c clock.Clock) Env {
 		Wait:      wait,
 		AfterFunc: context.AfterFunc,
 		Int64N:    rand.Int64N,
-		Secret:    func(b []byte) { _, _ = cryptorand.Read(b) }, // never fails; see crypto/rand
+		RandRead:  func(b []byte) { _, _ = cryptorand.Read(b) }, // never fails; see crypto/rand
 	}
 }
 
@@ -158,26 +158,26 @@ func wait(a, b, c <-chan struct{}) int {
 	}
 }
 
-// Connected is a resp.Client as a Client.
-type Connected struct{ *resp.Client }
+// RespClient is a resp.Client as a Client.
+type RespClient struct{ *resp.Client }
 
 // LaneOf implements Client.
-func (c Connected) LaneOf(route uint64) Lane { return c.Client.LaneOf(route) }
+func (c RespClient) LaneOf(route uint64) Lane { return c.Client.LaneOf(route) }
 
 func open(cfg resp.Config, events Events) Client {
 	cfg.OnState = func(s resp.State) { events.Connection(s, s.ID) }
 	cfg.OnRoutes, cfg.OnOutage = events.Routes, events.Outage
-	return Connected{resp.Open(cfg)}
+	return RespClient{resp.Open(cfg)}
 }
 
 type contextKey struct{}
 
-// With returns a context in which engine.New makes an engine of this world.
+// With returns a context in which engine.New makes an engine of this environment.
 func With(ctx context.Context, w Env) context.Context {
 	return context.WithValue(ctx, contextKey{}, &w)
 }
 
-// From returns the world of a context; the real one if it has none.
+// From returns the environment of a context; the real one if it has none.
 func From(ctx context.Context) Env {
 	if w, ok := ctx.Value(contextKey{}).(*Env); ok {
 		return *w
