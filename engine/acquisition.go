@@ -98,7 +98,7 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 	default:
 		if o.outageGiven {
 			if why := a.Outage(m.route, o.outage); why != nil {
-				r.Refuse(&a.Request.Request, lockerr.Because(ErrUnavailable, why), &rd)
+				r.Refuse(&a.Request.Request, lockerr.Wrap(ErrUnavailable, why), &rd)
 				break
 			}
 		}
@@ -118,7 +118,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 		return nil, e.bornFailed(m, lockerr.ErrNoContext)
 	}
 	if ctx.Err() != nil {
-		return nil, e.bornFailed(m, ctxwatch.CancelOf(ctx).Unasked())
+		return nil, e.bornFailed(m, ctxwatch.CancelOf(ctx).NotAskedErr())
 	}
 	o, err := e.resolve(opts, once, m.key.Kind)
 	if err != nil {
@@ -200,7 +200,7 @@ func (a *acquisition) Deliver() {
 }
 
 // cancel gives the acquisition up unless it has ended; it reports whether it did.
-func (a *acquisition) cancel(s lockerr.Stop) bool {
+func (a *acquisition) cancel(s lockerr.Cancel) bool {
 	var rd lock.Ready
 	a.Shard.Lock()
 	if a.Ended() {
@@ -209,7 +209,7 @@ func (a *acquisition) cancel(s lockerr.Stop) bool {
 	}
 	if a.Entry() == nil { // not enqueued yet: enqueue finds it ended
 		a.Drop()
-		a.fut.err = s.Unasked()
+		a.fut.err = s.NotAskedErr()
 		a.Shard.Unlock()
 		return true
 	}
@@ -239,13 +239,13 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 
 // whyStop is ctxwatch.CancelOf. The context may be the user's own, and panic. Then the acquisition is
 // given up, because its caller is gone.
-func (a *acquisition) whyStop(ctx context.Context) lockerr.Stop {
+func (a *acquisition) whyStop(ctx context.Context) lockerr.Cancel {
 	asked := false
 	defer func() {
 		if asked {
 			return
 		}
-		a.cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned})
+		a.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned})
 		a.home().world.Wait(a.fut.done, nil, nil)
 		if h := a.fut.value; h != nil {
 			a.drop(h)
@@ -259,12 +259,12 @@ func (a *acquisition) whyStop(ctx context.Context) lockerr.Stop {
 
 // WatchSlot and GiveUp implement ctxwatch.Waiter.
 func (a *acquisition) WatchSlot() *ctxwatch.Slot[*acquisition] { return &a.watch }
-func (a *acquisition) GiveUp(s lockerr.Stop) bool              { return a.cancel(s) }
+func (a *acquisition) GiveUp(s lockerr.Cancel) bool            { return a.cancel(s) }
 
 // The methods below make an acquisition the source of its future.
 
 func (a *acquisition) executor() *executor.Executor { return &a.home().exec }
 
-func (a *acquisition) abandon() { a.cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}) }
+func (a *acquisition) abandon() { a.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
 
 func (a *acquisition) drop(h *Hold) { h.h.unlockAsync(false) } // perhaps on an event loop

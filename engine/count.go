@@ -36,7 +36,7 @@ func (e *Engine) counter(name string, k counter.Kind) counterHandle {
 func (c counterHandle) what() string { return [counter.Kinds]string{"semaphore", "latch"}[c.key.Kind] }
 
 // about is an error with the name.
-func (c counterHandle) about(err error) error { return lockerr.AboutA(c.what(), c.name, err) }
+func (c counterHandle) about(err error) error { return lockerr.WithName(c.what(), c.name, err) }
 
 // maxCount is the highest count that Redisson can read.
 const maxCount = math.MaxInt32
@@ -77,7 +77,7 @@ type watched struct {
 
 // WatchSlot and GiveUp implement ctxwatch.Waiter.
 func (w *watched) WatchSlot() *ctxwatch.Slot[*watched] { return &w.place }
-func (w *watched) GiveUp(s lockerr.Stop) bool          { return w.ask.Cancel(s) }
+func (w *watched) GiveUp(s lockerr.Cancel) bool        { return w.ask.Cancel(s) }
 
 func newAsk[T any](c counterHandle, r request[T]) *ask[T] {
 	a := &ask[T]{request: r, count: c}
@@ -125,7 +125,7 @@ func begin[T any](ctx context.Context, c counterHandle, r request[T], waits bool
 		if a.opts.outageGiven {
 			if why := a.Outage(c.route, a.opts.outage); why != nil {
 				a.Drop()
-				a.OnResult(0, lockerr.Because(ErrUnavailable, why))
+				a.OnResult(0, lockerr.Wrap(ErrUnavailable, why))
 				break
 			}
 		}
@@ -159,7 +159,7 @@ func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 	case ctx == nil:
 		return 0, lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return 0, ctxwatch.CancelOf(ctx).Unasked()
+		return 0, ctxwatch.CancelOf(ctx).NotAskedErr()
 	case c.err != nil:
 		return 0, c.err
 	case a.n > maxCount || a.n < -maxCount:
@@ -254,7 +254,7 @@ func (a *ask[T]) executor() *executor.Executor { return &a.eng.exec }
 // abandon cancels who waits. What changes the count goes on: it cannot be taken back.
 func (a *ask[T]) abandon() {
 	if a.what == counter.Acquire || a.what == counter.Await {
-		a.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned})
+		a.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned})
 	}
 }
 

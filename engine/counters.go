@@ -154,7 +154,7 @@ func (p *Permits) Err() error {
 func (p *Permits) Release(ctx context.Context) error {
 	a := p.release()
 	if ctx == nil { // then nothing bounds the waiting; and permits must not stay taken for that
-		return p.p.count.about(lockerr.Because(ErrOutcomeUnknown, lockerr.ErrNoContext))
+		return p.p.count.about(lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext))
 	}
 	a.ended = ctx.Done()
 	_, err := a.await(ctx)

@@ -82,7 +82,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	if err := e.table.Client.WaitFirst(ctx); err != nil {
 		_ = e.Close()
-		return nil, lockerr.Because(ErrUnavailable, err)
+		return nil, lockerr.Wrap(ErrUnavailable, err)
 	}
 	return e, nil
 }
@@ -187,7 +187,7 @@ func (e *Engine) Ready() error {
 		return ErrClosed
 	}
 	if why := e.table.Client.Ready(); why != nil {
-		return lockerr.Because(ErrUnavailable, why)
+		return lockerr.Wrap(ErrUnavailable, why)
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func (e *Engine) unrenewed(route uint64) error {
 // notRenewed is NotRenewed with its cause.
 type notRenewed struct{ why error }
 
-func (e *notRenewed) Error() string { return NotRenewed.String() + ": " + lockerr.Said(e.why) }
+func (e *notRenewed) Error() string { return NotRenewed.String() + ": " + lockerr.Text(e.why) }
 func (e *notRenewed) Unwrap() error { return e.why }
 
 // AckError implements driver.Engine.
@@ -327,9 +327,9 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	if !e.table.AwaitEmpty(ctx.Done()) {
 		err := context.Cause(ctx)
 		if closed := e.Close(); closed != nil {
-			return lockerr.Because(err, closed)
+			return lockerr.Wrap(err, closed)
 		}
-		return lockerr.Because(err, ErrClosed)
+		return lockerr.Wrap(err, ErrClosed)
 	}
 	return e.Close()
 }
@@ -353,13 +353,13 @@ func (e *Engine) close() error {
 	refused, delayed := e.table.Refused()
 	switch why := cmp.Or(refused, delayed); {
 	case !clean && why != nil:
-		return lockerr.Because(ErrOutcomeUnknown, errNotClean, why)
+		return lockerr.Wrap(ErrOutcomeUnknown, errNotClean, why)
 	case !clean:
-		return lockerr.Because(ErrOutcomeUnknown, errNotClean)
+		return lockerr.Wrap(ErrOutcomeUnknown, errNotClean)
 	case refused != nil:
-		return lockerr.Because(ErrOutcomeUnknown, errNotReleased, refused)
+		return lockerr.Wrap(ErrOutcomeUnknown, errNotReleased, refused)
 	case !quiet:
-		return lockerr.Because(ErrPending, errNotQuiet)
+		return lockerr.Wrap(ErrPending, errNotQuiet)
 	}
 	return nil
 }

@@ -437,7 +437,7 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 		"LostReason":       {NotRenewed, LostReason(200)},
 		"LostError":        {lost, *lost},
 		"AckError":         {acks, *acks},
-		"NotAcquiredError": {taken, *taken.(*NotAcquiredError), &NotAcquiredError{}, notAcquired("x", lockerr.Because(ErrUnavailable, refused)), didNotRun(taken)},
+		"NotAcquiredError": {taken, *taken.(*NotAcquiredError), &NotAcquiredError{}, notAcquired("x", lockerr.Wrap(ErrUnavailable, refused)), didNotRun(taken)},
 	}
 }
 

@@ -71,7 +71,7 @@ var (
 
 // errKindOf is ErrKind, and what the name is in use as. The caller holds the shard's lock.
 func errKindOf(sh *driver.Shard, name string) error {
-	return lockerr.Because(ErrKind, fmt.Errorf("this engine uses the name for %s", sh.UsedAs(name)))
+	return lockerr.Wrap(ErrKind, fmt.Errorf("this engine uses the name for %s", sh.UsedAs(name)))
 }
 
 // LostReason is why a hold was lost.
@@ -224,7 +224,7 @@ func endedBefore(name string, why error) *NotAcquiredError {
 		}
 		why = lossAt(lost.Reason)
 	}
-	return notAcquired(name, lockerr.Because(ErrLate, why))
+	return notAcquired(name, lockerr.Wrap(ErrLate, why))
 }
 
 // refused reports that the lock was held by another, and nothing else went wrong.
@@ -247,11 +247,11 @@ func aboutA(what, name string, err error) error {
 	case nil, *LostError, *AckError:
 		return err
 	}
-	return lockerr.AboutA(what, name, err)
+	return lockerr.WithName(what, name, err)
 }
 
 // passes reports whether waiting may help after a refusal.
-func passes(err error) bool { return lockerr.Passes(err.(*NotAcquiredError).Err) }
+func passes(err error) bool { return lockerr.MayPass(err.(*NotAcquiredError).Err) }
 
 // unavailable is ErrUnavailable, with what keeps the connection from being made, else
 // with why, which may be nil.
@@ -262,7 +262,7 @@ func (e *Engine) unavailable(route uint64, why error) error {
 	if why == nil {
 		return ErrUnavailable
 	}
-	return lockerr.Because(ErrUnavailable, why)
+	return lockerr.Wrap(ErrUnavailable, why)
 }
 
 // partText is the text of an error as a part of a longer one, which has the lock's name.
@@ -270,5 +270,5 @@ func partText(err error) string {
 	if ack, ok := err.(*AckError); ok {
 		return lockerr.Trimmed(ack.said())
 	}
-	return lockerr.Said(err)
+	return lockerr.Text(err)
 }

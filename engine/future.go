@@ -94,14 +94,14 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	}
 	if ctx == nil {
 		var none T
-		return none, lockerr.Because(ErrPending, lockerr.ErrNoContext)
+		return none, lockerr.Wrap(ErrPending, lockerr.ErrNoContext)
 	}
 	select {
 	case <-f.Done():
 		return f.Result()
 	case <-ctx.Done():
 		var none T
-		return none, lockerr.Because(ErrPending, context.Cause(ctx))
+		return none, lockerr.Wrap(ErrPending, context.Cause(ctx))
 	}
 }
 
@@ -290,7 +290,7 @@ func AwaitAll[T any](ctx context.Context, futures ...*Future[T]) ([]T, error) {
 		case i := <-ended:
 			values[i], err = futures[i].Result()
 		case <-ctx.Done():
-			err = lockerr.Because(ErrPending, context.Cause(ctx))
+			err = lockerr.Wrap(ErrPending, context.Cause(ctx))
 		}
 		if err != nil {
 			abandonAll(futures)
@@ -327,7 +327,7 @@ func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error)
 				winner = i
 			}
 		case <-ctx.Done():
-			err = lockerr.Because(ErrPending, context.Cause(ctx))
+			err = lockerr.Wrap(ErrPending, context.Cause(ctx))
 		}
 		if winner >= 0 || ctx.Err() != nil {
 			break

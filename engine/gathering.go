@@ -94,7 +94,7 @@ func (g *gatherer) do(s multilock.Ready) {
 	case multilock.Pause:
 		switch {
 		case !g.list():
-			g.cancel(lockerr.Stop{Cause: ErrClosed})
+			g.cancel(lockerr.Cancel{Cause: ErrClosed})
 		case s.For == 0:
 			g.pauseOver()
 		default:
@@ -221,7 +221,7 @@ func (g *gatherer) withdraw() {
 }
 
 // cancel implements manyTaker.
-func (g *gatherer) cancel(stop lockerr.Stop) bool {
+func (g *gatherer) cancel(stop lockerr.Cancel) bool {
 	g.mu.Lock()
 	s := g.all.Cancel(stop)
 	g.mu.Unlock()
@@ -237,7 +237,7 @@ func (g *gatherer) waitOver() {
 	g.mu.Lock()
 	n := g.all.View().Out
 	g.mu.Unlock()
-	g.soon(n, func(g *gatherer) { g.cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}) })
+	g.soon(n, func(g *gatherer) { g.cancel(lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true}) })
 }
 
 // over implements manyTaker.
@@ -249,7 +249,7 @@ func (g *gatherer) over() bool {
 
 // The methods below make a gatherer the source of its future.
 
-func (g *gatherer) abandon() { g.cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}) }
+func (g *gatherer) abandon() { g.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
 
 func (g *gatherer) drop(h *Hold) { h.h.unlockAsync(false) }
 

@@ -31,7 +31,7 @@ type many struct {
 type manyTaker interface {
 	// cancel gives it up unless it has ended or was given up before; it reports whether it
 	// did.
-	cancel(s lockerr.Stop) bool
+	cancel(s lockerr.Cancel) bool
 	over() bool
 	// waitOver is told by the wheel that Wait is over.
 	waitOver()
@@ -67,7 +67,7 @@ func (t *many) boundOutage(locks []Mutex, need int, d time.Duration) {
 	for i, m := range locks {
 		sites[i] = driver.Site{Client: m.home.table.Client, Route: m.route}
 	}
-	end := func(why error) { t.of.cancel(lockerr.Stop{Away: why, Late: true}) }
+	end := func(why error) { t.of.cancel(lockerr.Cancel{Away: why, TimedOut: true}) }
 	for range t.on {
 		t.outages = append(t.outages, &driver.Outage{Sites: sites, Need: need, Most: d, End: end})
 	}
@@ -98,7 +98,7 @@ func (t *many) finish() {
 
 // WatchSlot and GiveUp implement ctxwatch.Waiter.
 func (t *many) WatchSlot() *ctxwatch.Slot[*many] { return &t.watch }
-func (t *many) GiveUp(s lockerr.Stop) bool       { return t.of.cancel(s) }
+func (t *many) GiveUp(s lockerr.Cancel) bool     { return t.of.cancel(s) }
 
 // executor is half of what makes it the source of a future.
 func (t *many) executor() *executor.Executor { return &t.home.exec }
@@ -160,7 +160,7 @@ func (all *gatherings) close() {
 	all.mu.Unlock()
 	inOrder := slices.SortedFunc(maps.Keys(listed), func(a, b *many) int { return cmp.Compare(listed[a], listed[b]) })
 	for _, t := range inOrder {
-		t.GiveUp(lockerr.Stop{Cause: ErrClosed})
+		t.GiveUp(lockerr.Cancel{Cause: ErrClosed})
 	}
 }
 

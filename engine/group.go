@@ -288,7 +288,7 @@ func (u *unlockingAll) enough() bool { return u.now+u.before >= u.need }
 
 func (u *unlockingAll) wait(ctx context.Context, whole hold) error {
 	if ctx == nil {
-		return lockerr.Because(ErrOutcomeUnknown, lockerr.ErrNoContext)
+		return lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext)
 	}
 	if u.eng.world.Wait(u.fut.Done(), ctx.Done(), nil) == 0 {
 		return u.result(nil)

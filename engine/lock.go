@@ -120,13 +120,13 @@ func runUnder(ctx context.Context, h *Hold, fn func(context.Context, *Hold) erro
 		case lost != nil && (released == nil || errors.Is(released, lost)):
 			// Unlock says the same, and what else went wrong with several locks.
 		case lost != nil:
-			released = lockerr.Together(lost, released)
+			released = lockerr.Join(lost, released)
 		}
 		switch {
 		case err == nil:
 			err = released
 		case released != nil && !errors.Is(err, released): // fn may return its context's cause
-			err = lockerr.Together(err, released)
+			err = lockerr.Join(err, released)
 		}
 	}()
 	if err = fn(h.Context(ctx), h); errors.Is(err, ErrNotRun) {

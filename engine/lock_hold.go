@@ -87,7 +87,7 @@ func (h *lockHold) err() error {
 func (h *lockHold) unlock(ctx context.Context) error {
 	if ctx == nil { // then nothing bounds the waiting; and a lock must not stay for that
 		h.unlockAsync(true)
-		return h.about(lockerr.Because(ErrOutcomeUnknown, lockerr.ErrNoContext))
+		return h.about(lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext))
 	}
 	u := h.home().newUnlocking(false)
 	h.release(u, true)

@@ -183,7 +183,7 @@ func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o optio
 	case ctx == nil:
 		return o, nil, failed, lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return o, nil, failed, ctxwatch.CancelOf(ctx).Unasked()
+		return o, nil, failed, ctxwatch.CancelOf(ctx).NotAskedErr()
 	}
 	var last *Engine
 	parents = make([]*lockHold, len(locks))

@@ -109,9 +109,9 @@ func TestMultiLock_StoppedWhileItTriesTheOthers_SaysHeld(t *testing.T) {
 	s2, p, slow := behind(t)
 	s1 := server(t)
 	e, holder := open(t, s1.URL()), open(t, s1.URL())
-	for what, stop := range map[string]lockerr.Stop{
+	for what, stop := range map[string]lockerr.Cancel{
 		"cancelled": {Cause: context.Canceled},
-		"Wait":      {Cause: lockerr.ErrWaited, Late: true},
+		"Wait":      {Cause: lockerr.ErrWaited, TimedOut: true},
 	} {
 		h := mustLock(t, holder.Mutex("y"))
 		f := Multi(slow.Mutex("x"), e.Mutex("y")).LockAsync(ctxT(t))

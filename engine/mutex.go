@@ -256,7 +256,7 @@ func (m Mutex) stateIn(v resp.Value) (State, error) {
 		return true
 	})
 	if !ok {
-		return State{}, lockerr.Because(ErrWrongType, driver.ErrReply)
+		return State{}, lockerr.Wrap(ErrWrongType, driver.ErrReply)
 	}
 	s.Locked = len(s.Holders) > 0
 	if !s.Locked {
@@ -340,7 +340,7 @@ func (m Mutex) changed(v resp.Value, why error) (bool, error) {
 	case why != nil:
 		return false, m.about(why)
 	case v.Kind != wire.KindInt:
-		return false, m.about(lockerr.Because(ErrOutcomeUnknown, driver.ErrReply))
+		return false, m.about(lockerr.Wrap(ErrOutcomeUnknown, driver.ErrReply))
 	case v.Int == script.Unheard:
 		m.home.logUnheard(m.key.Name)
 	}

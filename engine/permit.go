@@ -173,7 +173,7 @@ func (s PermitSemaphore) count(ctx context.Context, of func(free, held int) int)
 		},
 		verdict: func(v resp.Value, why error) (int, error) {
 			if why == nil && (v.Kind != wire.KindArray || v.Len() != 2) {
-				why = lockerr.Because(ErrWrongType, driver.ErrReply)
+				why = lockerr.Wrap(ErrWrongType, driver.ErrReply)
 			}
 			if why != nil {
 				return 0, s.m.about(why)

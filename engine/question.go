@@ -98,14 +98,14 @@ func (q *question[T]) check(ctx context.Context, m Mutex) error {
 	case ctx == nil:
 		return lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return lockerr.Because(lockerr.NotAsked, context.Cause(ctx))
+		return lockerr.Wrap(lockerr.NotAsked, context.Cause(ctx))
 	}
 	return nil
 }
 
 func (q *question[T]) send() {
 	if q.home.table.Closing() {
-		q.cancel(lockerr.Stop{Cause: ErrClosed})
+		q.cancel(lockerr.Cancel{Cause: ErrClosed})
 		return
 	}
 	q.mu.Lock()
@@ -136,14 +136,14 @@ func (q *question[T]) Complete(r resp.Reply) {
 	case lock.Replied:
 		q.end(r.Value, nil)
 	case lock.WrongType:
-		q.end(resp.Value{}, lockerr.Because(ErrWrongType, r.Err))
+		q.end(resp.Value{}, lockerr.Wrap(ErrWrongType, r.Err))
 	case lock.Refused:
 		q.end(resp.Value{}, r.Err)
 	case lock.Unknown:
 		q.unanswered(r.Err)
 	case lock.NotSent:
 		if why := q.home.table.Client.Pausing(q.route); why != nil && q.hurried {
-			q.end(resp.Value{}, lockerr.Because(ErrUnavailable, why))
+			q.end(resp.Value{}, lockerr.Wrap(ErrUnavailable, why))
 			return
 		}
 		q.wait(r.Err)
@@ -180,7 +180,7 @@ func (q *question[T]) wait(why error) {
 	q.pause = min(2*pause, 100*time.Millisecond)
 	q.mu.Unlock()
 	if !q.list() { // nobody would end the pause
-		q.cancel(lockerr.Stop{Cause: ErrClosed})
+		q.cancel(lockerr.Cancel{Cause: ErrClosed})
 		return
 	}
 	q.home.table.Timers.Schedule(&q.again.timer, q.home.clock.Now().Add(pause))
@@ -207,7 +207,7 @@ func (q *question[T]) end(v resp.Value, why error) {
 }
 
 // cancel implements manyTaker.
-func (q *question[T]) cancel(s lockerr.Stop) bool {
+func (q *question[T]) cancel(s lockerr.Cancel) bool {
 	q.mu.Lock()
 	was, doubt, why := q.stage, q.doubt, q.why
 	q.stage = settled
@@ -221,7 +221,7 @@ func (q *question[T]) cancel(s lockerr.Stop) bool {
 	case s.Cause == ErrClosed:
 		why = ErrClosed
 	case was == posed && s.Cause != nil:
-		why = lockerr.Because(lockerr.NotAsked, s.Cause)
+		why = lockerr.Wrap(lockerr.NotAsked, s.Cause)
 	default:
 		why = q.unavailable(why, s.Cause)
 	}
@@ -239,16 +239,16 @@ func (q *question[T]) gaveUp(cause error) error {
 	if q.how != reads {
 		return cause
 	}
-	return lockerr.Because(what, cause)
+	return lockerr.Wrap(what, cause)
 }
 
 // unavailable is the error of one that could not be asked before its asker stopped.
 func (q *question[T]) unavailable(why, cause error) error {
-	is := lockerr.Of(q.home.unavailable(q.route, why))
+	is := lockerr.Parts(q.home.unavailable(q.route, why))
 	if cause != nil {
 		is = slices.Insert(slices.Clone(is), 1, cause)
 	}
-	return lockerr.Because(is...)
+	return lockerr.Wrap(is...)
 }
 
 // settle tells the caller.
@@ -256,7 +256,7 @@ func (q *question[T]) settle(v resp.Value, why error, doubt bool) {
 	q.finish()
 	q.home.table.Timers.Cancel(&q.again.timer)
 	if why != nil && doubt {
-		why = lockerr.Because(slices.Insert(slices.Clone(lockerr.Of(why)), 0, ErrOutcomeUnknown)...)
+		why = lockerr.Wrap(slices.Insert(slices.Clone(lockerr.Parts(why)), 0, ErrOutcomeUnknown)...)
 	}
 	q.fut.settle(q.verdict(v, why))
 }
@@ -269,7 +269,7 @@ func (q *question[T]) over() bool {
 }
 
 // waitOver implements manyTaker.
-func (q *question[T]) waitOver() { q.cancel(lockerr.Stop{Late: true}) }
+func (q *question[T]) waitOver() { q.cancel(lockerr.Cancel{TimedOut: true}) }
 
 // abandon and drop make it the source of its future. It holds nothing, and what it does is not
 // taken back.

@@ -29,18 +29,18 @@ func (q *redLockAcquisition) NotAcquired(f quorum.Failure) error {
 	}
 	for _, one := range f.Each {
 		text := q.textOf(one, 0)
-		is := lockerr.Of(text)
+		is := lockerr.Parts(text)
 		switch state, at := stateIn(is); state {
 		case quorum.Held:
 			text = is[at]
 		case quorum.Unavailable:
-			text = lockerr.Because(is[at:]...)
+			text = lockerr.Wrap(is[at:]...)
 		}
 		why.each = append(why.each, &serverError{q.locks[one.Server].home.serverName(), text})
 	}
 	err := notAcquired(name, why)
 	if f.Stop != nil && f.Stop.Cause != nil {
-		err = notAcquired(name, lockerr.Because(f.Stop.Cause, why))
+		err = notAcquired(name, lockerr.Wrap(f.Stop.Cause, why))
 	}
 	err.TTL = f.TTL
 	return err
@@ -76,7 +76,7 @@ func (q *redLockAcquisition) textOf(one quorum.ServerResult, last lock.Loss) err
 // refusalOf is what the refusal of one server says.
 func refusalOf(err error) quorum.Refusal {
 	why := err.(*NotAcquiredError).Err
-	is := lockerr.Of(why)
+	is := lockerr.Parts(why)
 	r := quorum.Refusal{
 		Why: why, Passes: passes(err),
 		Full: slices.Contains(is, ErrOverloaded), Late: slices.Contains(is, ErrLate), Closed: slices.Contains(is, ErrClosed),

@@ -228,7 +228,7 @@ func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o opti
 	case ctx == nil:
 		return o, nil, nil, failed, lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return o, nil, nil, failed, ctxwatch.CancelOf(ctx).Unasked()
+		return o, nil, nil, failed, ctxwatch.CancelOf(ctx).NotAskedErr()
 	}
 	held, parents = heldIn(ctx), make([]*lockHold, len(locks))
 	for i, m := range locks {

@@ -134,7 +134,7 @@ func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 		q.setTimer()
 	}
 	if do.List && !q.list() {
-		q.cancel(lockerr.Stop{Cause: ErrClosed})
+		q.cancel(lockerr.Cancel{Cause: ErrClosed})
 	}
 }
 
@@ -278,7 +278,7 @@ func (h *lockHold) endBy(at clock.Instant) {
 }
 
 // cancel implements manyTaker.
-func (q *redLockAcquisition) cancel(s lockerr.Stop) bool {
+func (q *redLockAcquisition) cancel(s lockerr.Cancel) bool {
 	var do quorum.Ready
 	q.mu.Lock()
 	did := q.Cancel(s, &do)
@@ -293,9 +293,11 @@ func (q *redLockAcquisition) over() bool {
 	return q.Decided()
 }
 
-func (q *redLockAcquisition) waitOver() { q.cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}) }
+func (q *redLockAcquisition) waitOver() {
+	q.cancel(lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true})
+}
 
 // The methods below make it the source of its future.
 
-func (q *redLockAcquisition) abandon()     { q.cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}) }
+func (q *redLockAcquisition) abandon()     { q.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
 func (q *redLockAcquisition) drop(h *Hold) { h.h.unlockAsync(false) }

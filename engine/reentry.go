@@ -149,9 +149,9 @@ func (m Mutex) reenters(parent *lockHold, o options) error {
 	return nil
 }
 
-var errNoToken = lockerr.Because(ErrKind, errors.New("the context carries a hold of this lock that has no fencing token: take that with a FencedMutex, too"))
+var errNoToken = lockerr.Wrap(ErrKind, errors.New("the context carries a hold of this lock that has no fencing token: take that with a FencedMutex, too"))
 
-var errUpgrade = lockerr.Because(ErrReentry, errors.New("the context carries a read lock of this name, which the writer would wait for: unlock that first"))
+var errUpgrade = lockerr.Wrap(ErrReentry, errors.New("the context carries a read lock of this name, which the writer would wait for: unlock that first"))
 
 // heldIn returns what ctx carries, nil if nothing. It runs code of the user, if ctx is one of the
 // user's own types.

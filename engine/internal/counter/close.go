@@ -41,7 +41,7 @@ func (t *Counter) Drop(rd *Ready) {
 
 // drop ends what is queued, and the command: the client is closed.
 func (t *Counter) drop(rd *Ready) {
-	unknown := lockerr.Because(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)
+	unknown := lockerr.Wrap(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)
 	if !t.Cmd.doubt {
 		t.reset()
 	}

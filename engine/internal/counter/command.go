@@ -302,7 +302,7 @@ func (t *Counter) giveUp(why error, rd *Ready) {
 	if why != nil {
 		is = append(is, lockerr.ErrUnavailable, why)
 	}
-	unknown := lockerr.Because(is...)
+	unknown := lockerr.Wrap(is...)
 	t.Port.Counters().Unknown++
 	t.failTaken(unknown, rd)
 	t.clear()
@@ -323,7 +323,7 @@ func (t *Counter) denied(o *Outcome, rd *Ready) {
 		t.failAwaiting(why, rd)
 	}
 	if c.doubt { // an earlier copy may have been executed
-		why = lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)
+		why = lockerr.Wrap(lockerr.ErrOutcomeUnknown, o.Err)
 		t.Port.Counters().Unknown++
 	}
 	t.failTaken(why, rd)

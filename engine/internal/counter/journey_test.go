@@ -72,7 +72,7 @@ func TestWhatWasNotSentIsChosenAnew(t *testing.T) {
 	b := l.ask("b", "a2")
 	l.ask("c", "p3")
 	l.wantSent("")
-	l.do(func(rd *Ready) { b.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
+	l.do(func(rd *Ready) { b.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}, rd) })
 	if !errors.Is(b.why, lockerr.ErrAbandoned) || errors.Is(b.why, lockerr.ErrOutcomeUnknown) {
 		t.Error(b.why)
 	}
@@ -177,7 +177,7 @@ func TestWhatIsGrantedToNobodyIsGivenBack(t *testing.T) {
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a4")
 	l.took()
-	l.do(func(rd *Ready) { a.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
+	l.do(func(rd *Ready) { a.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}, rd) })
 	if l.heard() != "a" || errors.Is(a.why, lockerr.ErrOutcomeUnknown) {
 		t.Fatal(a.why)
 	}
@@ -204,7 +204,7 @@ func TestOperationsThatGoOnWithoutTheirCallers(t *testing.T) {
 	r := l.release(a)
 	d := l.ask("d", "p5")
 	for _, one := range []*caller{c, r, d} {
-		l.do(func(rd *Ready) { one.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
+		l.do(func(rd *Ready) { one.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}, rd) })
 	}
 	if !errors.Is(c.why, lockerr.ErrOutcomeUnknown) || !errors.Is(r.why, lockerr.ErrOutcomeUnknown) || errors.Is(d.why, lockerr.ErrOutcomeUnknown) {
 		t.Error(c.why, r.why, d.why)
@@ -221,7 +221,7 @@ func TestAnUnknownOutcomeSaysWhy(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
 	c := l.ask("c", "p1")
-	l.do(func(rd *Ready) { c.Cancel(lockerr.Stop{Late: true}, rd) })
+	l.do(func(rd *Ready) { c.Cancel(lockerr.Cancel{TimedOut: true}, rd) })
 	if !errors.Is(c.why, lockerr.ErrOutcomeUnknown) || !errors.Is(c.why, lockerr.ErrPatience) {
 		t.Error(c.why)
 	}
@@ -283,7 +283,7 @@ func TestTheNextTriesWhenTheFirstLeaves(t *testing.T) {
 	l.answer(0)
 	l.ask("b", "a1")
 	l.took()
-	l.do(func(rd *Ready) { a.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}, rd) })
+	l.do(func(rd *Ready) { a.Cancel(lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true}, rd) })
 	if !errors.Is(a.why, lockerr.ErrHeld) || !errors.Is(a.why, lockerr.ErrWaited) {
 		t.Error(a.why)
 	}
@@ -296,7 +296,7 @@ func TestWhatOneWasToldIsNotToldToTheNext(t *testing.T) {
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a5")
 	l.answer(0)
-	late := lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}
+	late := lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true}
 	l.do(func(rd *Ready) { a.Cancel(late, rd) })
 	b := l.ask("b", "a1")
 	l.wantSent("1 a5, 2 a1")
@@ -353,7 +353,7 @@ func TestATurnIsNotSkippedForNobody(t *testing.T) {
 	l.took()
 	d := l.ask("d", "t1")
 	l.wantSent("")
-	l.do(func(rd *Ready) { c.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
+	l.do(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}, rd) })
 	l.wantSent("5 t1")
 	l.answer(1)
 	if d.permits == nil {
@@ -583,7 +583,7 @@ func TestOneWhoGaveUpPutsNobodyToSleep(t *testing.T) {
 	a := l.ask("a", "a2")
 	l.wantSent("1 a2")
 	b := l.ask("b", "a1")
-	l.do(func(rd *Ready) { a.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
+	l.do(func(rd *Ready) { a.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}, rd) })
 	l.answer(0)
 	l.wantSent("2 a1")
 	l.answer(1)

@@ -283,7 +283,7 @@ func (h *history) call() {
 		}
 	case c.settled == 0:
 		if h.calm && c.waits() || h.random.IntN(4) == 0 {
-			h.watch(func() { h.do(func(rd *Ready) { c.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) }) })
+			h.watch(func() { h.do(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}, rd) }) })
 		}
 	default:
 		h.asked = append(h.asked[:i], h.asked[i+1:]...)

@@ -115,7 +115,7 @@ func (op *Op) complete(answer int64, why error, rd *Ready) {
 // Cancel gives up an op that has been admitted, and has not ended. The server may have it:
 // then it is unknown what becomes of it, but for an acquire, which is given back. A release
 // is not given up, and goes on.
-func (op *Op) Cancel(s lockerr.Stop, rd *Ready) {
+func (op *Op) Cancel(s lockerr.Cancel, rd *Ready) {
 	t := op.counter
 	first := op.waits() && t.First() == op
 	why := t.cancelError(op, s)
@@ -131,9 +131,9 @@ func (op *Op) Cancel(s lockerr.Stop, rd *Ready) {
 }
 
 // cancelError is the reason of one that is given up: what ended it, and what stood in its way.
-func (t *Counter) cancelError(op *Op, s lockerr.Stop) error {
+func (t *Counter) cancelError(op *Op, s lockerr.Cancel) error {
 	if s.Away != nil { // only of an acquire
-		return s.Because()
+		return s.Err()
 	}
 	is := []error{s.Cause}
 	if s.Cause == nil {
@@ -151,7 +151,7 @@ func (t *Counter) cancelError(op *Op, s lockerr.Stop) error {
 	case unsure:
 	case op.waits() && t.refused:
 		is = append(is, t.taken())
-	case s.Late:
+	case s.TimedOut:
 		is = append(is, lockerr.NoAnswer)
 	case op.taken:
 		is = append(is, lockerr.ErrEarly)
@@ -159,7 +159,7 @@ func (t *Counter) cancelError(op *Op, s lockerr.Stop) error {
 	if len(is) == 0 {
 		return lockerr.ErrUnavailable
 	}
-	return lockerr.Because(is...)
+	return lockerr.Wrap(is...)
 }
 
 // taken is what a waiter is told that was refused.

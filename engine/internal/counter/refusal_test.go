@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
-var late = lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}
+var late = lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true}
 
 func (l *lab) giveUp(c *caller) {
 	l.t.Helper()

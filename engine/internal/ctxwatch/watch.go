@@ -35,7 +35,7 @@ type Waiter[W Waiter[W]] interface {
 	// WatchSlot is its place in a group of those that share a context.
 	WatchSlot() *Slot[W]
 	// GiveUp cancels it unless it has ended; it reports whether it did.
-	GiveUp(lockerr.Stop) bool
+	GiveUp(lockerr.Cancel) bool
 }
 
 type group[W Waiter[W]] struct {
@@ -120,8 +120,8 @@ func (all *Watches[W]) Len() int {
 
 // CancelOf is the end of a context. No lock may be held: its methods may be the user's, and a broken one may
 // say that it has ended, and not why.
-func CancelOf(ctx context.Context) lockerr.Stop {
-	return lockerr.Stop{Cause: cmp.Or(context.Cause(ctx), context.Canceled), Late: errors.Is(ctx.Err(), context.DeadlineExceeded)}
+func CancelOf(ctx context.Context) lockerr.Cancel {
+	return lockerr.Cancel{Cause: cmp.Or(context.Cause(ctx), context.Canceled), TimedOut: errors.Is(ctx.Err(), context.DeadlineExceeded)}
 }
 
 // askedOnce is a context of the user's as context.AfterFunc sees it. The stop of an

@@ -27,7 +27,7 @@ func newMember() *member { return &member{gaveUp: make(chan struct{})} }
 
 func (m *member) WatchSlot() *Slot[*member] { return &m.place }
 
-func (m *member) GiveUp(s lockerr.Stop) bool {
+func (m *member) GiveUp(s lockerr.Cancel) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.why = append(m.why, s.Cause); len(m.why) == 1 {
@@ -150,12 +150,12 @@ func TestStopOfTellsATimeThatIsOverFromACancel(t *testing.T) {
 	why := errors.New("enough")
 	cancelled, cancel := context.WithCancelCause(context.Background())
 	cancel(why)
-	if s := CancelOf(cancelled); s.Cause != why || s.Late {
+	if s := CancelOf(cancelled); s.Cause != why || s.TimedOut {
 		t.Errorf("%+v", s)
 	}
 	late, stop := context.WithTimeoutCause(context.Background(), 0, why)
 	defer stop()
-	if s := CancelOf(late); s.Cause != why || !s.Late {
+	if s := CancelOf(late); s.Cause != why || !s.TimedOut {
 		t.Errorf("%+v", s)
 	}
 }

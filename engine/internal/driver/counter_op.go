@@ -39,7 +39,7 @@ func (a *CounterOp) Bound(d time.Duration, late error) {
 func (a *CounterOp) Outage(route uint64, d time.Duration) error {
 	t := a.Shard.Table
 	a.outage = &Outage{Sites: []Site{{t.Client, route}}, Need: 1, Most: d, End: func(why error) {
-		a.Cancel(lockerr.Stop{Away: why, Late: true})
+		a.Cancel(lockerr.Cancel{Away: why, TimedOut: true})
 	}}
 	if why := a.outage.Late(a.Shard.Now()); why != nil {
 		return why
@@ -54,7 +54,7 @@ func (a *CounterOp) Admit(k CounterKey, route uint64, rd *counter.Ready) {
 }
 
 // Cancel gives the ask up unless its caller has been told; it reports whether it did.
-func (a *CounterOp) Cancel(s lockerr.Stop) bool {
+func (a *CounterOp) Cancel(s lockerr.Cancel) bool {
 	var rd counter.Ready
 	a.Shard.Lock()
 	completed := a.Completed()
@@ -62,7 +62,7 @@ func (a *CounterOp) Cancel(s lockerr.Stop) bool {
 	case completed:
 	case a.Counter() == nil: // not admitted yet
 		a.Drop()
-		a.OnResult(0, s.Unasked())
+		a.OnResult(0, s.NotAskedErr())
 	default:
 		a.Op.Cancel(s, &rd)
 	}
@@ -87,5 +87,5 @@ func (a *CounterOp) OnResult(answer int64, why error) {
 
 // Fire implements wheel.Task.
 func (a *CounterOp) Fire(*wheel.Timer, clock.Instant) {
-	a.Cancel(lockerr.Stop{Cause: a.late, Late: true})
+	a.Cancel(lockerr.Cancel{Cause: a.late, TimedOut: true})
 }

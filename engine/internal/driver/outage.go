@@ -197,7 +197,7 @@ func (x *away) end(why error) {
 		return
 	}
 	var rd lock.Ready
-	a.Cancel(lockerr.Stop{Away: why, Late: true}, &rd)
+	a.Cancel(lockerr.Cancel{Away: why, TimedOut: true}, &rd)
 	x.sh.Unlock()
 	x.sh.Table.Apply(&rd)
 }

@@ -29,7 +29,7 @@ type deadline struct {
 	timer wheel.Timer
 	sh    *Shard
 	req   *Request // nil when the request has ended; guarded by the shard's lock
-	cause error    // see lockerr.Stop
+	cause error    // see lockerr.Cancel
 }
 
 func (a *Request) endAt(at clock.Instant, cause error) {
@@ -54,7 +54,7 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 		return
 	}
 	var rd lock.Ready
-	a.Cancel(lockerr.Stop{Cause: d.cause, Late: true}, &rd)
+	a.Cancel(lockerr.Cancel{Cause: d.cause, TimedOut: true}, &rd)
 	d.sh.Unlock()
 	d.sh.Table.Apply(&rd)
 }

@@ -142,7 +142,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 		a.unanswered(o, rd)
 	case WrongType:
 		if a != nil {
-			a.fail(lockerr.Because(lockerr.ErrWrongType, o.Err), rd)
+			a.fail(lockerr.Wrap(lockerr.ErrWrongType, o.Err), rd)
 		}
 	case Refused:
 		// An error from inside the script does not say what was written before it.
@@ -166,7 +166,7 @@ func (a *Request) unanswered(o *Outcome, rd *Ready) {
 	}
 	end := sent.Add(a.res.Port.Config().Patience(a.Acks))
 	if a.extra != nil && a.extra.AnyRefusal || end <= o.Now {
-		a.fail(lockerr.Because(lockerr.ErrUnavailable, o.Err), rd)
+		a.fail(lockerr.Wrap(lockerr.ErrUnavailable, o.Err), rd)
 		return
 	}
 	a.giveUpAt(end)

@@ -50,7 +50,7 @@ func TestRequest_OnceNotNow_TriesAgainUntilItsPatienceIsOver(t *testing.T) {
 				}
 			default:
 				l.now = c.giveUp
-				l.does(func(rd *Ready) { c.Cancel(lockerr.Stop{Late: true}, rd) })
+				l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{TimedOut: true}, rd) })
 				if !errors.Is(c.err, lockerr.ErrUnavailable) || !errors.Is(c.err, errLoading) {
 					t.Errorf("%s, until its patience was over: %v", what, c.err)
 				}

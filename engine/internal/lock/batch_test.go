@@ -46,7 +46,7 @@ func TestResource_FencedGrantThatNobodyWants_IsReleasedAlone(t *testing.T) {
 	l := newLab(t)
 	r := l.name()
 	first, second := l.askFenced(r), l.askFenced(r)
-	l.does(func(rd *Ready) { first.Cancel(lockerr.Stop{}, rd) })
+	l.does(func(rd *Ready) { first.Cancel(lockerr.Cancel{}, rd) })
 	unwanted := r.Cmd.ID
 	l.reply(r, Outcome{Token: 7})
 	l.is(r, Compensating)
@@ -171,7 +171,7 @@ func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
 	c := l.ask(r, false)
 	l.reply(r, Outcome{Result: Unknown})
 	var rd Ready
-	c.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, &rd)
+	c.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}, &rd)
 	if !r.Cmd.Wanted() {
 		t.Error("it is not wanted")
 	}
@@ -226,7 +226,7 @@ func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
 		t.Error("an owner that is owed is used again")
 	}
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
-	l.does(func(rd *Ready) { all[0].Cancel(lockerr.Stop{}, rd) })
+	l.does(func(rd *Ready) { all[0].Cancel(lockerr.Cancel{}, rd) })
 	l.is(r, Compensating)
 	if r.Cmd.ID != second {
 		t.Errorf("%d leaves the queue, want %d", r.Cmd.ID, second)
@@ -482,7 +482,7 @@ func TestResource_ReleaseAndAcquireForNobody_GivesItBack(t *testing.T) {
 	_, second, u := l.both(r)
 	third := l.askFenced(r)
 	owner := r.Cmd.ID
-	l.does(func(rd *Ready) { second.Cancel(lockerr.Stop{Cause: errors.New("given up")}, rd) })
+	l.does(func(rd *Ready) { second.Cancel(lockerr.Cancel{Cause: errors.New("given up")}, rd) })
 	if second.err == nil || !r.Cmd.Wanted() {
 		t.Fatal("it is a release, too")
 	}

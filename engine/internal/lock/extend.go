@@ -89,7 +89,7 @@ func (h *Hold) StopExtending(x *Extend, cause error) error {
 	}
 	// Not sooner: the name of a hold that has ended may be another's by now.
 	if cause == nil {
-		return lockerr.Because(lockerr.ErrOutcomeUnknown, h.unavailable())
+		return lockerr.Wrap(lockerr.ErrOutcomeUnknown, h.unavailable())
 	}
 	return h.unsettled(cause)
 }

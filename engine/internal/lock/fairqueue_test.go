@@ -107,7 +107,7 @@ func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
 		c.Kind = queued
 		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		owner := r.Cmd.ID
-		l.does(func(rd *Ready) { c.Cancel(lockerr.Stop{Cause: errors.New("given up")}, rd) })
+		l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("given up")}, rd) })
 		l.is(r, Acquiring)
 		l.reply(r, x.answer)
 		if l.is(r, Compensating); r.Cmd.ID != owner {

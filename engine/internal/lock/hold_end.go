@@ -221,7 +221,7 @@ func (r *Entry) drop(rd *Ready) {
 		if h.state == live {
 			r.lose(h, EngineClosed, rd)
 		} else {
-			h.released(h.named(lockerr.Because(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)), rd)
+			h.released(h.named(lockerr.Wrap(lockerr.ErrOutcomeUnknown, lockerr.ErrClosed)), rd)
 		}
 	}
 	for r.compensations != nil {

@@ -144,7 +144,7 @@ func TestARefusalThatIsReadLateDoesNotProlongTheSleep(t *testing.T) {
 // Cancel at every step: before, while and after a command is out. In the end nothing is left.
 func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 	t.Parallel()
-	stop := lockerr.Stop{Cause: context.Canceled}
+	stop := lockerr.Cancel{Cause: context.Canceled}
 	for name, c := range map[string]struct {
 		before []Outcome   // replies before the cancel
 		orphan *Outcome    // reply of the command that was out

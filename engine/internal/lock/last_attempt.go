@@ -94,15 +94,15 @@ func (a *Request) refusal() error {
 
 // cancelError is the reason of an acquisition that stops waiting: what ended it, and what
 // stood in its way. The caller holds the shard's lock.
-func (a *Request) cancelError(s lockerr.Stop) error {
-	return s.Because(lockerr.Of(a.Obstacle(s.Late))...)
+func (a *Request) cancelError(s lockerr.Cancel) error {
+	return s.Err(lockerr.Parts(a.Blocking(s.TimedOut))...)
 }
 
-// Obstacle says why a does not have the lock: held, or ErrUnavailable with its cause. It is
+// Blocking says why a does not have the lock: held, or ErrUnavailable with its cause. It is
 // always one of the two if late, so that a has waited as long as it may: who does not know of
 // a holder had no answer in all that time. One that is given up before may be told that
 // there was no answer yet.
-func (a *Request) Obstacle(late bool) error {
+func (a *Request) Blocking(late bool) error {
 	r := a.res
 	now := r.Port.Stamp()
 	holder, tried := r.hold, r.lastAttempt
@@ -112,7 +112,7 @@ func (a *Request) Obstacle(late bool) error {
 	}
 	if r.blocked == BehindWriter {
 		if w := r.Port.Ahead(r); w != nil && w.First() != nil && w.hold == nil {
-			return w.First().Obstacle(late)
+			return w.First().Blocking(late)
 		} else if w != nil {
 			holder = w.hold
 		}
@@ -135,9 +135,9 @@ func (a *Request) Obstacle(late bool) error {
 	trouble := a.trouble()
 	switch {
 	case trouble != nil:
-		return lockerr.Because(lockerr.ErrUnavailable, trouble)
+		return lockerr.Wrap(lockerr.ErrUnavailable, trouble)
 	case late:
-		return lockerr.Because(lockerr.ErrUnavailable, lockerr.ErrSilent)
+		return lockerr.Wrap(lockerr.ErrUnavailable, lockerr.ErrSilent)
 	}
 	return lockerr.ErrEarly
 }

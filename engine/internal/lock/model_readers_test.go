@@ -60,7 +60,7 @@ func TestReaders_QueueDangles(t *testing.T) {
 	l.now = l.now.Add(time.Hour)
 	x := l.under(a.hold)
 	r := x.res
-	l.does(func(rd *Ready) { x.Cancel(lockerr.Stop{Cause: errors.New("its context, which A's hold ended")}, rd) })
+	l.does(func(rd *Ready) { x.Cancel(lockerr.Cancel{Cause: errors.New("its context, which A's hold ended")}, rd) })
 	for r.Cmd.Action != NoCommand {
 		l.reply(r, Outcome{BatchReplies: make([]Reply, 1)})
 	}

@@ -251,7 +251,7 @@ func (j *journey) check() {
 		if c.res == nil || c.Ended() {
 			continue
 		}
-		if why := c.Obstacle(true); errors.Is(why, lockerr.ErrHeld) == errors.Is(why, lockerr.ErrUnavailable) {
+		if why := c.Blocking(true); errors.Is(why, lockerr.ErrHeld) == errors.Is(why, lockerr.ErrUnavailable) {
 			j.fail("caller %d has waited as long as it may, and is told %v", i, why)
 		}
 	}
@@ -301,7 +301,7 @@ func (j *journey) timers() (next clock.Instant) {
 			}
 			if !fired && c.giveUp != 0 && due(c.giveUp) && !c.Ended() {
 				c.giveUp, fired = 0, true
-				j.do(func(rd *Ready) { c.Cancel(lockerr.Stop{Late: true}, rd) })
+				j.do(func(rd *Ready) { c.Cancel(lockerr.Cancel{TimedOut: true}, rd) })
 			}
 		}
 		if !fired {

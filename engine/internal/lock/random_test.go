@@ -161,7 +161,7 @@ func (j *journey) step() {
 		for i := len(j.callers) - 1; i >= 0; i-- {
 			if c := j.callers[i]; c.settled == 0 && j.rnd.IntN(2) == 0 {
 				j.log("caller %d gives up", i)
-				j.do(func(rd *Ready) { c.Cancel(lockerr.Stop{Cause: context.Canceled}, rd) })
+				j.do(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: context.Canceled}, rd) })
 				break
 			}
 		}

@@ -278,7 +278,7 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		if c.res != q || q.Cmd.Action != NoCommand || bellOf(q).at != l.now.Add(releaseFor) || bellOf(q).listening {
 			t.Fatalf("%+v, until %v", q.View(), bellOf(q).at)
 		}
-		if err := b.Obstacle(true); !errors.Is(err, lockerr.ErrHeld) {
+		if err := b.Blocking(true); !errors.Is(err, lockerr.ErrHeld) {
 			t.Errorf("in its way is %v", err)
 		}
 		if !released {
@@ -551,7 +551,7 @@ func TestReaders_WhoGivesUp_LeavesNoPlaceToWait(t *testing.T) {
 	a := l.granted()
 	l.now = l.now.Add(l.cfg.HandOverFor)
 	b := l.come()
-	l.does(func(rd *Ready) { b.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
+	l.does(func(rd *Ready) { b.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}, rd) })
 	if !b.res.Detached || l.readers.queue != nil || l.readers.grant != a.hold.Entry {
 		t.Errorf("%+v", b.res.View())
 	}

@@ -26,9 +26,9 @@ func (u *Unlock) complete(err error, rd *Ready) {
 // stands in the way: a server that refuses must not look like one that is slow.
 func (h *Hold) unsettled(cause error) error {
 	if why := h.trouble(); why != nil {
-		return lockerr.Because(lockerr.ErrOutcomeUnknown, cause, why)
+		return lockerr.Wrap(lockerr.ErrOutcomeUnknown, cause, why)
 	}
-	return lockerr.Because(lockerr.ErrOutcomeUnknown, cause)
+	return lockerr.Wrap(lockerr.ErrOutcomeUnknown, cause)
 }
 
 // Unlock starts the release of h, or joins the one under way, and has u told.
@@ -75,7 +75,7 @@ func (h *Hold) StopAwaiting(u *Unlock, cause error) error {
 
 // named is an error with the name, and what it is.
 func (h *Hold) named(err error) error {
-	return lockerr.AboutA(h.Entry.Port.Traits(h.Kind).Noun, h.Name, err)
+	return lockerr.WithName(h.Entry.Port.Traits(h.Kind).Noun, h.Name, err)
 }
 
 // Verdict is what Unlock says of a hold that is over.
@@ -126,7 +126,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 	case o.Result == Refused && c.Action == Releasing && r.Port.Closed():
 		// Nor would a compensation be asked for again: Close need not wait for the lease to end.
 		r.Port.Refused(*o)
-		h.released(h.named(lockerr.Because(lockerr.ErrOutcomeUnknown, o.Err)), rd)
+		h.released(h.named(lockerr.Wrap(lockerr.ErrOutcomeUnknown, o.Err)), rd)
 	default: // unknown, or an error after which anything may be
 		if c.Action == Releasing {
 			h.releaseInDoubt = true
@@ -217,7 +217,7 @@ func (h *Hold) boundReleases() {
 func (h *Hold) giveUpRelease(rd *Ready) {
 	r := h.Entry
 	root := h.Parent == nil
-	h.released(h.named(lockerr.Because(lockerr.ErrOutcomeUnknown, h.unavailable())), rd)
+	h.released(h.named(lockerr.Wrap(lockerr.ErrOutcomeUnknown, h.unavailable())), rd)
 	if root {
 		if r.lastAttempt == HeldHere {
 			r.lastAttempt = NoAnswer // its time is over, here and on the server
@@ -229,7 +229,7 @@ func (h *Hold) giveUpRelease(rd *Ready) {
 // unavailable is ErrUnavailable, with what is known of the cause.
 func (h *Hold) unavailable() error {
 	if why := h.trouble(); why != nil {
-		return lockerr.Because(lockerr.ErrUnavailable, why)
+		return lockerr.Wrap(lockerr.ErrUnavailable, why)
 	}
 	return lockerr.ErrUnavailable
 }

@@ -184,7 +184,7 @@ func (a *Request) refuseLocal(h *Hold, rd *Ready) {
 }
 
 // Cancel gives up a request that has been admitted, and has not ended.
-func (a *Request) Cancel(s lockerr.Stop, rd *Ready) {
+func (a *Request) Cancel(s lockerr.Cancel, rd *Ready) {
 	r := a.res
 	a.fail(a.cancelError(s), rd)
 	r.Advance(rd)

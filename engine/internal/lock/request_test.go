@@ -18,7 +18,7 @@ func TestAWaiterThatNobodyHasRefusedLeavesOneThatPolls(t *testing.T) {
 	second.Init(second)
 	second.Kind = polling
 	l.does(func(rd *Ready) { r.Admit(&second.Request, rd) })
-	l.does(func(rd *Ready) { first.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, rd) })
+	l.does(func(rd *Ready) { first.Cancel(lockerr.Cancel{Cause: lockerr.ErrWaited}, rd) })
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: -1})
 	if first.err == nil || once.err == nil {
 		t.Errorf("they wait still: %+v, %+v", first, once)

@@ -101,7 +101,7 @@ func TestAfterOneWhoWantsManyTheNextTriesAtOnce(t *testing.T) {
 		if !x.out {
 			refuse()
 		}
-		l.does(func(rd *Ready) { first.Cancel(lockerr.Stop{}, rd) })
+		l.does(func(rd *Ready) { first.Cancel(lockerr.Cancel{}, rd) })
 		if x.out {
 			refuse()
 		}

@@ -194,7 +194,7 @@ func (w *Subscription) ChannelRefused(channel string, why error, rd *Ready) {
 	}
 	r := w.res
 	w.Unlisten() // the next waiter asks for the channel anew
-	err := lockerr.Because(lockerr.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why)
+	err := lockerr.Wrap(lockerr.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why)
 	for {
 		a, ok := r.waiters.Front()
 		if !ok {

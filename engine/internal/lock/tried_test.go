@@ -11,7 +11,7 @@ import (
 // cancelError is what a request is told that has waited as long as it may.
 func (l *lab) gaveUp(c *caller) error {
 	l.t.Helper()
-	l.does(func(rd *Ready) { c.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}, rd) })
+	l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true}, rd) })
 	if !c.Ended() {
 		l.t.Fatal("it goes on")
 	}
@@ -40,7 +40,7 @@ func (l *lab) says(err error, held bool) {
 func permitsAsleep(l *lab) (r *Entry, head, next *caller) {
 	r = l.name()
 	lost := l.wantPermits(r, 1, false)
-	l.does(func(rd *Ready) { lost.Cancel(lockerr.Stop{Cause: lockerr.ErrAbandoned}, rd) })
+	l.does(func(rd *Ready) { lost.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}, rd) })
 	head, next = l.wantPermits(r, 1, false), l.wantPermits(r, 1, false)
 	l.reply(r, Outcome{Result: Unknown, Err: errors.New("the connection was lost")})
 	for r.Cmd.Action == Compensating {

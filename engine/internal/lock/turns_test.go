@@ -55,7 +55,7 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 	if cell.Blocked() != BehindWriter || cell.Cmd.Action != NoCommand {
 		t.Fatalf("it does not stay behind: %+v", cell.View())
 	}
-	if err := reader.Obstacle(false); !errors.Is(err, lockerr.ErrHeld) {
+	if err := reader.Blocking(false); !errors.Is(err, lockerr.ErrHeld) {
 		t.Errorf("in its way is %v", err)
 	}
 	try := l.ask(cell, true)
@@ -91,13 +91,13 @@ func TestReadersBehindAWriterThatGivesUpGoOn(t *testing.T) {
 		reader := l.ask(cell, false)
 		var rd Ready
 		if who == "the reader" {
-			reader.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &rd)
+			reader.Cancel(lockerr.Cancel{Cause: lockerr.ErrWaited}, &rd)
 			if cell.Blocked() != NotBlocked || !cell.Detached {
 				t.Errorf("the name of a reader that is gone: %+v", cell.View())
 			}
 			continue
 		}
-		w.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &rd)
+		w.Cancel(lockerr.Cancel{Cause: lockerr.ErrWaited}, &rd)
 		if rd.AdvanceReaders != r || r.Detached {
 			t.Errorf("the readers do not go on: %+v", r.View())
 		}
@@ -120,7 +120,7 @@ func TestReadersBehindAWriterThatGivesUpInAnOutageGoOn(t *testing.T) {
 		t.Fatalf("%+v", r.View())
 	}
 	var rd Ready
-	w.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, &rd)
+	w.Cancel(lockerr.Cancel{Cause: lockerr.ErrWaited}, &rd)
 	if rd.AdvanceReaders != r || r.Detached {
 		t.Fatalf("the readers do not go on: %+v", r.View())
 	}
@@ -149,7 +149,7 @@ func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
 	if l.does(func(rd *Ready) { r.sub.OnMessage(rd) }); !w.hold.soon {
 		t.Error("after a message it is not looked at")
 	}
-	l.does(func(rd *Ready) { reader.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited}, rd) })
+	l.does(func(rd *Ready) { reader.Cancel(lockerr.Cancel{Cause: lockerr.ErrWaited}, rd) })
 	l.unlock(w.hold)
 	l.reply(r, Outcome{})
 	if !r.View().Lingers {

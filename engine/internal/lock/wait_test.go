@@ -184,7 +184,7 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	l.reply(r, Outcome{})
 	x := l.ask(r, false) // comes, has the channel confirmed, and goes
 	l.does(r.sub.Subscribed)
-	l.does(func(rd *Ready) { x.Cancel(lockerr.Stop{Late: true}, rd) })
+	l.does(func(rd *Ready) { x.Cancel(lockerr.Cancel{TimedOut: true}, rd) })
 	h := a.hold
 	h.Bind(ender{})
 	u := new(leaver)

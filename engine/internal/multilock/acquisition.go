@@ -32,9 +32,9 @@ type Acquisition struct {
 	async bool
 
 	stage  Stage
-	stop   *lockerr.Stop // it is given up
-	parts  []part        // the locks
-	held   int           // locks that were granted
+	stop   *lockerr.Cancel // it is given up
+	parts  []part          // the locks
+	held   int             // locks that were granted
 	out    int
 	last   Refusal // the latest that decided; the lock that it blocks on
 	rounds int     // that ended with a refusal
@@ -192,7 +192,7 @@ func (g *Acquisition) PauseOver() Ready {
 }
 
 // Cancel gives the gathering up. It leaves Nothing if that has ended or was given up before.
-func (g *Acquisition) Cancel(s lockerr.Stop) Ready {
+func (g *Acquisition) Cancel(s lockerr.Cancel) Ready {
 	if g.stage == Over || g.stop != nil {
 		return Ready{}
 	}
@@ -207,7 +207,7 @@ func (g *Acquisition) Cancel(s lockerr.Stop) Ready {
 func (g *Acquisition) fail(r Refusal) Ready {
 	g.stage, g.held = Over, 0
 	if g.stop != nil && g.stop.Away != nil {
-		r.Why = g.stop.Because()
+		r.Why = g.stop.Err()
 	}
 	return Ready{Do: Fail, At: max(r.At, 0), Why: r.Why}
 }

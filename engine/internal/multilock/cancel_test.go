@@ -23,7 +23,7 @@ func TestCancelAtEveryStepGivesAllBack(t *testing.T) {
 		"late":     {func(l *lab) *taker { l.locks["y"].late = 1; return l.lock("a", "x y z") }, nil},
 		"lost":     {func(l *lab) *taker { a := l.lock("a", "x y z"); a.lost = 1; return a }, nil},
 	} {
-		for _, stop := range []lockerr.Stop{{Cause: errStopped}, {Cause: lockerr.ErrWaited, Late: true}, {Cause: lockerr.ErrClosed}} {
+		for _, stop := range []lockerr.Cancel{{Cause: errStopped}, {Cause: lockerr.ErrWaited, TimedOut: true}, {Cause: lockerr.ErrClosed}} {
 			for at, over := 0, false; !over; at++ {
 				l := newLab(t, "x y z")
 				a := c.begin(l)
@@ -36,7 +36,7 @@ func TestCancelAtEveryStepGivesAllBack(t *testing.T) {
 				over = a.ended > 0
 				stage := a.View().Stage
 				a.cancel(stop)
-				if s := a.Cancel(lockerr.Stop{Cause: errGone}); s.Do != Nothing {
+				if s := a.Cancel(lockerr.Cancel{Cause: errGone}); s.Do != Nothing {
 					t.Fatalf("%s: given up twice: %+v", what, s)
 				}
 				l.run()
@@ -61,7 +61,7 @@ func TestCancelEndsAPause(t *testing.T) {
 	l.locks["y"].owner = "somebody"
 	a := l.lock("a", "x y")
 	l.until("a is rested")
-	a.cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true})
+	a.cancel(lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true})
 	l.run()
 	a.tells("tries x y", "y refused", "gives back x", "pauses 0s", "fails for y")
 	a.failed("y", lockerr.ErrWaited, lockerr.ErrHeld)
@@ -74,7 +74,7 @@ func TestCancelBetweenTwoRounds(t *testing.T) {
 	l.locks["y"].owner = "somebody"
 	a := l.lock("a", "x y")
 	l.until("a gives back")
-	a.cancel(lockerr.Stop{Cause: errStopped})
+	a.cancel(lockerr.Cancel{Cause: errStopped})
 	l.run()
 	a.tells("tries x y", "y refused", "withdraws", "gives back x", "fails for y")
 	a.failed("y", errStopped, lockerr.ErrHeld)
@@ -84,7 +84,7 @@ func TestCancelBetweenTwoRounds(t *testing.T) {
 	l.run()
 	l.free("y")
 	l.until("b decides")
-	b.cancel(lockerr.Stop{Cause: errStopped})
+	b.cancel(lockerr.Cancel{Cause: errStopped})
 	b.story = nil
 	l.run()
 	b.tells("gives back y", "fails for y")
@@ -96,7 +96,7 @@ func TestCancelBetweenTwoRounds(t *testing.T) {
 	l.run()
 	l.free("x")
 	l.until("c decides")
-	c.cancel(lockerr.Stop{Cause: errStopped})
+	c.cancel(lockerr.Cancel{Cause: errStopped})
 	l.run()
 	if !c.has {
 		t.Errorf("granted, and then given up: %v", c.err)
@@ -107,7 +107,7 @@ func TestCancelBetweenTwoRounds(t *testing.T) {
 // no answer is no reason.
 func TestWhatWasKnownBeforeStands(t *testing.T) {
 	t.Parallel()
-	stop := lockerr.Stop{Cause: errStopped}
+	stop := lockerr.Cancel{Cause: errStopped}
 	l := newLab(t, "x y")
 	l.locks["y"].owner = "somebody"
 	a := l.lock("a", "x y")
@@ -132,13 +132,13 @@ func TestWhatWasKnownBeforeStands(t *testing.T) {
 	for _, late := range []bool{true, false} {
 		c := l.lock("c", "x y")
 		l.only("c hears of y")
-		c.cancel(lockerr.Stop{Cause: errStopped, Late: late})
+		c.cancel(lockerr.Cancel{Cause: errStopped, TimedOut: late})
 		l.run()
 		c.failed("y", errStopped, lockerr.ErrHeld)
 		g := New(l, 3, false, false)
 		g.Looked(-1, nil)
 		g.Told(1, &lockerr.Held{})
-		g.Cancel(lockerr.Stop{Cause: errStopped, Late: late})
+		g.Cancel(lockerr.Cancel{Cause: errStopped, TimedOut: late})
 		g.Told(2, errStopped)
 		g.Told(0, errStopped)
 		g.Decide()
@@ -170,12 +170,12 @@ func TestWhatWasKnownBeforeStands(t *testing.T) {
 	// Closed says it all, but one that waits is told by its lock.
 	d := l.lock("d", "x y")
 	l.until("d gives back")
-	d.cancel(lockerr.Stop{Cause: lockerr.ErrClosed})
+	d.cancel(lockerr.Cancel{Cause: lockerr.ErrClosed})
 	l.run()
 	d.failed("y", lockerr.ErrClosed)
 	e := l.lock("e", "x y")
 	l.run()
-	e.cancel(lockerr.Stop{Cause: lockerr.ErrClosed})
+	e.cancel(lockerr.Cancel{Cause: lockerr.ErrClosed})
 	l.run()
 	e.failed("y", lockerr.ErrClosed, lockerr.ErrHeld)
 }

@@ -349,7 +349,7 @@ func TestTheLastResultDecides(t *testing.T) {
 		g.GivenBack(0)
 		g.PauseOver()
 		if stopped {
-			g.Cancel(lockerr.Stop{Cause: errStopped})
+			g.Cancel(lockerr.Cancel{Cause: errStopped})
 		}
 		if s := g.Told(3, nil); s.Count != work {
 			t.Errorf("granted, after a wait, stopped %v: %+v", stopped, s)

@@ -45,9 +45,9 @@ func (a *asking) answer() {
 	case lock.bad != nil:
 		a.tell(lock.bad)
 	case lock.away && a.once:
-		a.tell(lockerr.Because(lockerr.ErrUnavailable, errCut))
+		a.tell(lockerr.Wrap(lockerr.ErrUnavailable, errCut))
 	case lock.away:
-		a.heard = lockerr.Because(lockerr.ErrUnavailable, errCut)
+		a.heard = lockerr.Wrap(lockerr.ErrUnavailable, errCut)
 		lock.queue = append(lock.queue, a)
 	case lock.late > 0:
 		lock.late--
@@ -84,12 +84,12 @@ func (a *asking) cancel() {
 	}
 	switch {
 	case obstacle != nil:
-	case stop.Late: // it has had its time
-		obstacle = lockerr.Because(lockerr.ErrUnavailable, lockerr.ErrSilent)
+	case stop.TimedOut: // it has had its time
+		obstacle = lockerr.Wrap(lockerr.ErrUnavailable, lockerr.ErrSilent)
 	default:
 		obstacle = lockerr.ErrEarly
 	}
-	a.tell(lockerr.Because(append([]error{stop.Cause}, lockerr.Of(obstacle)...)...))
+	a.tell(lockerr.Wrap(append([]error{stop.Cause}, lockerr.Parts(obstacle)...)...))
 }
 
 // release lets those who wait for a lock try again.

@@ -217,7 +217,7 @@ func (k *taker) deed(s Ready) {
 			return
 		}
 		k.tell("%s is away", k.wants[i].name)
-		k.do(k.Looked(i, lockerr.Because(lockerr.ErrUnavailable, errCut)))
+		k.do(k.Looked(i, lockerr.Wrap(lockerr.ErrUnavailable, errCut)))
 	case Try:
 		k.tell("tries %s", k.names(false))
 		for i := range k.wants {
@@ -281,7 +281,7 @@ func (k *taker) bind() {
 		k.tell("lost %s", k.wants[i].name)
 		k.held[i] = false
 		k.l.release(k.wants[i])
-		k.do(k.Lost(i, lockerr.Because(lockerr.ErrLate, errGone)))
+		k.do(k.Lost(i, lockerr.Wrap(lockerr.ErrLate, errGone)))
 		return
 	}
 	k.Bound()
@@ -305,7 +305,7 @@ func (k *taker) unlockIn(n int) {
 }
 
 // cancel gives k up.
-func (k *taker) cancel(s lockerr.Stop) { k.do(k.Cancel(s)) }
+func (k *taker) cancel(s lockerr.Cancel) { k.do(k.Cancel(s)) }
 
 // failed fails the test unless k has failed for that lock, for those reasons and no others of
 // the engine's.

@@ -78,7 +78,7 @@ func model(t *testing.T, seed uint64, counts map[string]int) {
 			x.late = 1
 		case one(20) && len(l.all) > 0:
 			k := l.all[random.IntN(len(l.all))]
-			k.cancel(lockerr.Stop{Cause: causes[random.IntN(len(causes))], Late: one(2)})
+			k.cancel(lockerr.Cancel{Cause: causes[random.IntN(len(causes))], TimedOut: one(2)})
 		default:
 			l.next()
 		}

@@ -47,11 +47,11 @@ const (
 // View is what a gathering is up to.
 type View struct {
 	Stage  Stage
-	Out    int           // results that are awaited
-	Stop   *lockerr.Stop // nil: it is not given up
-	Last   Refusal       // the latest that decided
-	Rounds int           // that ended with a refusal
-	Late   int           // that ended with a grant that had ended, or came too late
+	Out    int             // results that are awaited
+	Stop   *lockerr.Cancel // nil: it is not given up
+	Last   Refusal         // the latest that decided
+	Rounds int             // that ended with a refusal
+	Late   int             // that ended with a grant that had ended, or came too late
 }
 
 // View returns what it is up to.

@@ -20,12 +20,12 @@ func (g *Acquisition) worst() int {
 		switch {
 		case p.why == nil:
 			continue
-		case !lockerr.Passes(p.why):
+		case !lockerr.MayPass(p.why):
 			if !p.cut {
 				return i
 			}
 			rank = 1
-		case goesOn && slices.Contains(lockerr.Of(p.why), lockerr.ErrUnavailable):
+		case goesOn && slices.Contains(lockerr.Parts(p.why), lockerr.ErrUnavailable):
 			rank = 4
 		case held: // and nothing else went wrong
 			rank = 3
@@ -41,20 +41,20 @@ func (g *Acquisition) worst() int {
 func (g *Acquisition) refused(i int) Ready {
 	now, before := Refusal{i, g.parts[i].why}, g.last
 	g.last = now
-	first := lockerr.Of(now.Why)[0]
+	first := lockerr.Parts(now.Why)[0]
 	tooLate := first == lockerr.ErrLate
 	if tooLate {
 		g.late++
 		tooLate = g.late >= lock.MaxLate || g.stage == Blocked // one that waits has counted itself
 	}
-	stopped, passes := g.stop != nil, lockerr.Passes(now.Why)
+	stopped, passes := g.stop != nil, lockerr.MayPass(now.Why)
 	noAnswer := g.parts[i].cut && (!passes || lockerr.CutOff(now.Why))
 	switch {
 	case noAnswer && before.Why != nil: // what was known before stands
 		return g.fail(g.stoppedAt(before))
 	case g.once || !passes || tooLate && !stopped:
 		return g.fail(now)
-	case stopped && lockerr.IsObstacle(first): // told before the end, which another was told
+	case stopped && lockerr.IsBlocking(first): // told before the end, which another was told
 		return g.fail(g.stoppedAt(now))
 	case stopped:
 		return g.fail(now)
@@ -68,5 +68,5 @@ func (g *Acquisition) stoppedAt(latest Refusal) Refusal {
 	if g.stop.Cause == lockerr.ErrClosed {
 		return Refusal{latest.At, lockerr.ErrClosed}
 	}
-	return Refusal{latest.At, g.stop.Because(lockerr.Of(latest.Why)...)}
+	return Refusal{latest.At, g.stop.Err(lockerr.Parts(latest.Why)...)}
 }

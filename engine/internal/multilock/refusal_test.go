@@ -10,8 +10,8 @@ import (
 // Which of several refusals decides, for who goes on and for who does not.
 func TestTheWorstRefusalDecides(t *testing.T) {
 	t.Parallel()
-	held, away := error(&lockerr.Held{}), lockerr.Because(lockerr.ErrUnavailable, errCut)
-	heldToo := lockerr.Because(errStopped, &lockerr.Held{})
+	held, away := error(&lockerr.Held{}), lockerr.Wrap(lockerr.ErrUnavailable, errCut)
+	heldToo := lockerr.Wrap(errStopped, &lockerr.Held{})
 	for what, c := range map[string]struct {
 		why            []error
 		goesOn, atOnce int
@@ -37,7 +37,7 @@ func TestTheWorstRefusalDecides(t *testing.T) {
 				g.Told(i, why)
 			}
 			if how == "given up" {
-				g.Cancel(lockerr.Stop{Cause: errStopped})
+				g.Cancel(lockerr.Cancel{Cause: errStopped})
 			}
 			want := c.atOnce
 			if how == "Lock" {
@@ -57,7 +57,7 @@ func TestGivenUpAndTooLate(t *testing.T) {
 	g.Looked(1, lockerr.ErrUnavailable)
 	g.GivenBack(0)
 	g.PauseOver()
-	g.Cancel(lockerr.Stop{Cause: errStopped})
+	g.Cancel(lockerr.Cancel{Cause: errStopped})
 	g.Told(1, lockerr.ErrLate)
 	if s := g.Decide(); s.Do != Fail || !errors.Is(s.Why, errStopped) || !errors.Is(s.Why, lockerr.ErrLate) {
 		t.Errorf("%+v", s)
@@ -67,8 +67,8 @@ func TestGivenUpAndTooLate(t *testing.T) {
 // Some had been told when it was given up; the others say little.
 func TestOneThatWasCutOffSaysLeast(t *testing.T) {
 	t.Parallel()
-	held, away := error(&lockerr.Held{}), lockerr.Because(lockerr.ErrUnavailable, errCut)
-	early := lockerr.Because(errStopped, lockerr.ErrEarly)
+	held, away := error(&lockerr.Held{}), lockerr.Wrap(lockerr.ErrUnavailable, errCut)
+	early := lockerr.Wrap(errStopped, lockerr.ErrEarly)
 	for what, c := range map[string]struct {
 		before, after error
 		want          int
@@ -84,7 +84,7 @@ func TestOneThatWasCutOffSaysLeast(t *testing.T) {
 			g := New(nil, 2, once, false)
 			g.try()
 			g.Told(1, c.before)
-			g.Cancel(lockerr.Stop{Cause: errStopped})
+			g.Cancel(lockerr.Cancel{Cause: errStopped})
 			g.Told(0, c.after)
 			if got := g.worst(); got != c.want {
 				t.Errorf("%s, TryLock %v: lock %d decides", what, once, got)

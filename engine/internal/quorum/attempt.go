@@ -191,7 +191,7 @@ func (m *Machine) stopWaiting(do *Ready) {
 	m.waited++
 	for i := range m.Members {
 		if p := &m.Members[i]; p.Asked != nil && p.how == waits {
-			do.Cancel, do.Why = append(do.Cancel, p.Asked), lockerr.Stop{Cause: lockerr.ErrAbandoned, Late: true}
+			do.Cancel, do.Why = append(do.Cancel, p.Asked), lockerr.Cancel{Cause: lockerr.ErrAbandoned, TimedOut: true}
 			return
 		}
 	}

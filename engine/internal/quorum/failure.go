@@ -75,7 +75,7 @@ const (
 
 // Cause is why it was not acquired. Of a Lock that was given up, stop says why. It has given
 // votes back only because others have it; those that a TryLock gave back prove nothing.
-func (c Count) Cause(tryLock bool, stop *lockerr.Stop) Cause {
+func (c Count) Cause(tryLock bool, stop *lockerr.Cancel) Cause {
 	spare := c.Servers - majority(c.Servers)
 	refused := c.Held + c.Unavailable + c.TooLate + c.Refused
 	givenBack := c.Servers - c.Granted - c.Pending - refused
@@ -88,7 +88,7 @@ func (c Count) Cause(tryLock bool, stop *lockerr.Stop) Cause {
 		return IsHeld
 	case stop == nil && refused > c.Held+c.Unavailable:
 		return IsRefused
-	case stop != nil && stop.Late:
+	case stop != nil && stop.TimedOut:
 		return IsUnavailable // in all its time not enough of them have answered
 	}
 	return NoAnswer
@@ -97,11 +97,11 @@ func (c Count) Cause(tryLock bool, stop *lockerr.Stop) Cause {
 // Failure is why the lock was not acquired.
 type Failure struct {
 	Is      Cause
-	TTL     time.Duration  // if IsHeld
-	ForGood ServerResult   // if IsRefused
-	Stop    *lockerr.Stop  // it was given up
-	Granted int            // servers that have granted it
-	Each    []ServerResult // the others
+	TTL     time.Duration   // if IsHeld
+	ForGood ServerResult    // if IsRefused
+	Stop    *lockerr.Cancel // it was given up
+	Granted int             // servers that have granted it
+	Each    []ServerResult  // the others
 }
 
 // ServerResult is what became of one server.

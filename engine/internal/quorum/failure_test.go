@@ -213,11 +213,11 @@ func TestCount_Result(t *testing.T) {
 
 func TestCount_Cause(t *testing.T) {
 	t.Parallel()
-	late, user := &lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}, &lockerr.Stop{Cause: errors.New("enough")}
+	late, user := &lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true}, &lockerr.Cancel{Cause: errors.New("enough")}
 	for _, c := range []struct {
 		count Count
 		try   bool
-		stop  *lockerr.Stop
+		stop  *lockerr.Cancel
 		want  Cause
 	}{
 		{Count{Servers: 3, Held: 2, Pending: 1}, true, nil, IsHeld},
@@ -238,8 +238,8 @@ func TestCount_Cause(t *testing.T) {
 		{Count{Servers: 3, Pending: 3}, false, late, IsUnavailable},
 		{Count{Servers: 3, Granted: 1, Pending: 2}, false, late, IsUnavailable},
 		{Count{Servers: 3, Held: 2, Pending: 1}, false, late, IsHeld},
-		{Count{Servers: 3, Held: 3}, false, &lockerr.Stop{Away: errors.New("down")}, IsUnavailable},
-		{Count{Servers: 3, Held: 3}, false, &lockerr.Stop{Cause: lockerr.ErrClosed}, EngineIsClosed},
+		{Count{Servers: 3, Held: 3}, false, &lockerr.Cancel{Away: errors.New("down")}, IsUnavailable},
+		{Count{Servers: 3, Held: 3}, false, &lockerr.Cancel{Cause: lockerr.ErrClosed}, EngineIsClosed},
 	} {
 		if got := c.count.Cause(c.try, c.stop); got != c.want {
 			t.Errorf("%+v, TryLock %t, %+v: %d, want %d", c.count, c.try, c.stop, got, c.want)

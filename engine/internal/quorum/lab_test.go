@@ -261,7 +261,7 @@ func (l *lab) leave(i int, why lock.Loss, there clock.Instant) {
 func (l *lab) cancel(cause error) bool {
 	l.t.Helper()
 	did := false
-	l.does(func(do *Ready) { did = l.Cancel(lockerr.Stop{Cause: cause}, do) })
+	l.does(func(do *Ready) { did = l.Cancel(lockerr.Cancel{Cause: cause}, do) })
 	return did
 }
 

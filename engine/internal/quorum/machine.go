@@ -22,16 +22,16 @@ type Machine struct {
 
 	Stage    Stage
 	Members  []Member
-	Ending   error         // of what was held
-	Due      clock.Instant // Tick is to be called then; 0: it is not
-	first    int           // the place in Order at which this attempt has begun
-	stop     *lockerr.Stop // it is given up
-	released []*Vote       // by Release
-	late     int           // attempts that failed, with grants that came after their leases
-	waited   int           // in vain, since all were asked at once
-	listed   bool          // with its engines
-	since    clock.Instant // it is held
-	last     clock.Instant // it is not held longer: MaxHold; 0: no bound
+	Ending   error           // of what was held
+	Due      clock.Instant   // Tick is to be called then; 0: it is not
+	first    int             // the place in Order at which this attempt has begun
+	stop     *lockerr.Cancel // it is given up
+	released []*Vote         // by Release
+	late     int             // attempts that failed, with grants that came after their leases
+	waited   int             // in vain, since all were asked at once
+	listed   bool            // with its engines
+	since    clock.Instant   // it is held
+	last     clock.Instant   // it is not held longer: MaxHold; 0: no bound
 }
 
 // Stage is how far it is.
@@ -190,7 +190,7 @@ func (m *Machine) cancelTries(do *Ready) {
 }
 
 // Cancel gives it up, unless it is held or over, or was given up before; it reports whether it did.
-func (m *Machine) Cancel(s lockerr.Stop, do *Ready) bool {
+func (m *Machine) Cancel(s lockerr.Cancel, do *Ready) bool {
 	if m.Decided() || m.stop != nil {
 		return false
 	}
@@ -208,9 +208,9 @@ func (m *Machine) Cancel(s lockerr.Stop, do *Ready) bool {
 func (m *Machine) Decided() bool { return m.Stage >= Holding }
 
 // Stopped is why a try that is to begin is not wanted any more; nil if it is.
-func (m *Machine) Stopped() *lockerr.Stop {
+func (m *Machine) Stopped() *lockerr.Cancel {
 	if m.stop == nil && m.Stage == Over {
-		return &lockerr.Stop{Cause: lockerr.ErrAbandoned}
+		return &lockerr.Cancel{Cause: lockerr.ErrAbandoned}
 	}
 	return m.stop
 }

@@ -59,7 +59,7 @@ func (c *client) want() {
 	c.does(func(do *Ready) { m.Begin(do) })
 	if c.r.IntN(6) == 0 && !c.quiet {
 		c.in(c.between(0, time.Second), func() {
-			c.of(m, func(do *Ready) { m.Cancel(lockerr.Stop{Cause: lockerr.ErrWaited, Late: true}, do) })
+			c.of(m, func(do *Ready) { m.Cancel(lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true}, do) })
 		})
 	}
 }

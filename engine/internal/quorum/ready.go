@@ -11,10 +11,10 @@ type Ready struct {
 	Lost   error // to be logged
 	Give   []*Vote
 	Cancel []Try
-	Why    lockerr.Stop // of these
-	Won    bool         // it is held,
-	Failed error        // or was not acquired: the caller is told
-	Join   *Vote        // ends with the others,
+	Why    lockerr.Cancel // of these
+	Won    bool           // it is held,
+	Failed error          // or was not acquired: the caller is told
+	Join   *Vote          // ends with the others,
 	Last   clock.Instant
 	LookAt []*Vote // are renewed at once: the answers tell whether they are there
 	Ask    []Request

@@ -143,7 +143,7 @@ var mutants = []mutant{
 	{"engine.go", "\te.table.Shut()\n", "", "Shutdown refuses what is new"},
 	{"engine.go", "\tif !e.table.AwaitEmpty(ctx.Done()) {", "\tif e.table.Resources() > 0 {", "Shutdown waits for holders"},
 	{"engine.go", "\te.table.EndHolds()\n", "", "Close ends holds, and releases their locks"},
-	{"engine.go", "\tcase refused != nil:\n\t\treturn lockerr.Because(ErrOutcomeUnknown, errNotReleased, refused)\n", "", "Close says that a release was denied"},
+	{"engine.go", "\tcase refused != nil:\n\t\treturn lockerr.Wrap(ErrOutcomeUnknown, errNotReleased, refused)\n", "", "Close says that a release was denied"},
 	{"internal/driver/closing.go", "\tif !t.Closing() {\n\t\treturn\n\t}\n\twhy", "\twhy", "Close says what was denied since it began"},
 	{"engine.go", "\te.table.Drop()\n", "", "what is left when Close gives up ends, too"},
 	{"internal/driver/closing.go", "\t\t\tt.lookAgain() // the token that woke us was the other's too\n", "", "Close and Shutdown may wait both"},

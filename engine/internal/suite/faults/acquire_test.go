@@ -177,7 +177,7 @@ func TestCancelledAcquisitionLeavesTheLockFreeOrWithTheCaller(t *testing.T) {
 				testkit.MustUnlock(t, h)
 			}
 		}
-		outcome(t, nil, lockerr.Because(engine.ErrNotAcquired, context.Canceled))
+		outcome(t, nil, lockerr.Wrap(engine.ErrNotAcquired, context.Canceled))
 	})
 }
 

@@ -121,35 +121,35 @@ func (e *failure) Error() string {
 		if i > 0 {
 			s.WriteString(e.sep)
 		}
-		s.WriteString(Said(err))
+		s.WriteString(Text(err))
 	}
 	return s.String()
 }
 
-// Of are the conditions that a reason of this package is made of.
-func Of(err error) []error {
+// Parts are the conditions that a reason of this package is made of.
+func Parts(err error) []error {
 	if f, ok := err.(*failure); ok {
 		return f.is
 	}
 	return []error{err}
 }
 
-// AboutA is err with a name in its text, and what has it; "": a lock.
-func AboutA(what, name string, err error) error {
+// WithName is err with a name in its text, and what has it; "": a lock.
+func WithName(what, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &failure{is: Of(err), sep: ": ", what: what, lock: name}
+	return &failure{is: Parts(err), sep: ": ", what: what, lock: name}
 }
 
 // Because says what is true, and then why.
-func Because(is ...error) error { return &failure{is: is, sep: ": "} }
+func Wrap(is ...error) error { return &failure{is: is, sep: ": "} }
 
-// Together joins errors of which none is the reason of the others.
-func Together(is ...error) error { return &failure{is: is, sep: "; "} }
+// Join joins errors of which none is the reason of the others.
+func Join(is ...error) error { return &failure{is: is, sep: "; "} }
 
-// Said is the text of an error as a part of a longer one: see Trimmed.
-func Said(err error) string { return Trimmed(err.Error()) }
+// Text is the text of an error as a part of a longer one: see Trimmed.
+func Text(err error) string { return Trimmed(err.Error()) }
 
 // Trimmed makes a text a part of a longer one: on one line, and without the names of these
 // packages, which the whole begins with.

@@ -2,12 +2,12 @@ package lockerr
 
 import "slices"
 
-// Passes reports whether waiting may help after a refusal.
-func Passes(why error) bool { return slices.ContainsFunc(Of(why), IsObstacle) }
+// MayPass reports whether waiting may help after a refusal.
+func MayPass(why error) bool { return slices.ContainsFunc(Parts(why), IsBlocking) }
 
-// IsObstacle reports whether one condition may go away: somebody has the lock, nobody
+// IsBlocking reports whether one condition may go away: somebody has the lock, nobody
 // answers, or the answer came too late.
-func IsObstacle(is error) bool {
+func IsBlocking(is error) bool {
 	switch is.(type) {
 	case *Held, impatient:
 		return true
@@ -18,7 +18,7 @@ func IsObstacle(is error) bool {
 // CutOff reports whether the reason of one that was given up says only that a command was
 // out, or none sent.
 func CutOff(why error) bool {
-	return slices.ContainsFunc(Of(why), func(is error) bool { return is == ErrEarly || is == ErrSilent || is == NotAsked })
+	return slices.ContainsFunc(Parts(why), func(is error) bool { return is == ErrEarly || is == ErrSilent || is == NotAsked })
 }
 
 // impatient is ErrUnavailable for a caller whose context ended, perhaps too soon for any
