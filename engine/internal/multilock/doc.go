@@ -19,7 +19,7 @@
 //	context, Wait, Abandon, Close   Cancel       Withdraw, Fail, Nothing
 //
 // The engine owns the impure parts: the lock, the timers, the acquisitions and the holds,
-// goroutines for long steps, and the error that the caller sees. See engine/gathering.go.
+// goroutines for long steps, and the error that the caller sees. See engine/multilock_acquire.go.
 //
 // Start reading with Acquisition, which has the states and the invariants.
 package multilock
