@@ -33,16 +33,16 @@ type Engine struct{ *core }
 // core is what is behind an Engine: fmt, which would read fields that others write, stops at the
 // pointer to it.
 type core struct {
-	cfg        Config // without passwords
-	clock      clock.Clock
-	world      env.Env
-	watches    ctxwatch.Watches[*acquisition]
-	asks       ctxwatch.Watches[*watched]
-	gatherings gatherings
-	exec       executor.Executor
-	hooks      hookSet
-	failures   watchdog.Failures
-	table      driver.Table
+	cfg      Config // without passwords
+	clock    clock.Clock
+	world    env.Env
+	watches  ctxwatch.Watches[*acquisition]
+	asks     ctxwatch.Watches[*watched]
+	pending  pendingOps
+	exec     executor.Executor
+	hooks    hookSet
+	failures watchdog.Failures
+	table    driver.Table
 
 	// The pools are this engine's alone: what they hold has a channel, and one that
 	// was made in a testing/synctest bubble must never come out in another.
@@ -93,7 +93,7 @@ func start(cfg Config, w env.Env) *Engine {
 	e.cfg.Password, e.cfg.SentinelPassword = "", ""
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.over = make(chan struct{})
-	e.watches.AfterFunc, e.asks.AfterFunc, e.gatherings.watches.AfterFunc = w.AfterFunc, w.AfterFunc, w.AfterFunc
+	e.watches.AfterFunc, e.asks.AfterFunc, e.pending.watches.AfterFunc = w.AfterFunc, w.AfterFunc, w.AfterFunc
 	e.table.Init(driver.Config{
 		Engine: (*front)(e), ID: newUUID(w.RandRead), Lock: cfg.lockConfig(), World: w,
 		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster,
@@ -322,7 +322,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		return lockerr.ErrNoContext
 	}
 	e.table.Shut()
-	e.gatherings.close()
+	e.pending.close()
 	e.table.StopWaiting()
 	if !e.table.AwaitEmpty(ctx.Done()) {
 		err := context.Cause(ctx)
@@ -339,7 +339,7 @@ func (e *Engine) close() error {
 	timeout, stop := e.world.After(e.cfg.CloseTimeout)
 	defer stop()
 
-	e.gatherings.close()
+	e.pending.close()
 	e.table.StopWaiting()
 	e.table.EndHolds()
 	clean := e.table.AwaitEmpty(timeout)

@@ -423,7 +423,7 @@ func (t *trouble) inCallback() *Engine {
 	return e
 }
 
-// told waits until the name's latest try has been told something.
+// onResult waits until the name's latest try has been told something.
 func told(t testing.TB, m Mutex, what lock.LastAttempt) {
 	t.Helper()
 	sh := m.home.table.Shard(m.route)

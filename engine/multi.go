@@ -156,12 +156,12 @@ func (l MultiLock) engine() *Engine {
 }
 
 // begin checks everything that can be known before anything is sent.
-func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (*gatherer, error) {
+func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (*multiLockAcquisition, error) {
 	o, parents, failed, err := l.check(ctx, opts, once)
 	if err != nil {
 		return nil, failed.bornFailed(err)
 	}
-	return startGathering(ctx, l.all.locks, o, parents, once, async), nil
+	return startMultiLockAcquisition(ctx, l.all.locks, o, parents, once, async), nil
 }
 
 // check is begin without the beginning. If it fails it names the lock because of which.

@@ -10,8 +10,8 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// gatherer is the acquisition of many locks as one. What it does next is decided by its
-// Gathering; it tells that what happens, and does what that says.
+// multiLockAcquisition is the acquisition of many locks as one. What it does next is decided by its
+// Acquisition; it tells that what happens, and does what that says.
 //
 // Invariants:
 //
@@ -20,8 +20,8 @@ import (
 //  2. parts[i].hold is set while lock i is held for it, and until the result.
 //  3. mu is taken without any other lock, and no other lock is taken under it. Results come
 //     from event loops, so nobody blocks under it, and no user's code runs.
-type gatherer struct {
-	many
+type multiLockAcquisition struct {
+	pendingOp
 	fut   Future[*Hold]
 	locks []Mutex
 	opts  options
@@ -34,16 +34,16 @@ type gatherer struct {
 	began clock.Instant // the round under way; 0: none
 }
 
-// part is what a gatherer knows of one of its locks.
+// part is what a multiLockAcquisition knows of one of its locks.
 type part struct {
-	parent *lockHold    // the lock is re-entered under it
-	asked  *acquisition // without a result yet
-	hold   *Hold
+	parent  *lockHold    // the lock is re-entered under it
+	pending *acquisition // without a result yet
+	hold    *Hold
 }
 
-// startGathering starts to take the locks. It does not block.
-func startGathering(ctx context.Context, locks []Mutex, o options, parents []*lockHold, once, async bool) *gatherer {
-	g := &gatherer{locks: locks, opts: o, once: once, parts: make([]part, len(locks))}
+// startMultiLockAcquisition starts to take the locks. It does not block.
+func startMultiLockAcquisition(ctx context.Context, locks []Mutex, o options, parents []*lockHold, once, async bool) *multiLockAcquisition {
+	g := &multiLockAcquisition{locks: locks, opts: o, once: once, parts: make([]part, len(locks))}
 	g.all = multilock.New(&locks[0].home.world, len(locks), once, async)
 	g.fut.source = g
 	g.pause.init(g.pauseOver)
@@ -57,7 +57,7 @@ func startGathering(ctx context.Context, locks []Mutex, o options, parents []*lo
 }
 
 // after tells what has happened, and does what that leaves.
-func (g *gatherer) after(event func(*multilock.Acquisition) multilock.Ready) {
+func (g *multiLockAcquisition) after(event func(*multilock.Acquisition) multilock.Ready) {
 	g.mu.Lock()
 	s := event(&g.all)
 	g.mu.Unlock()
@@ -65,11 +65,11 @@ func (g *gatherer) after(event func(*multilock.Acquisition) multilock.Ready) {
 }
 
 // do does a step, and those that follow from it.
-func (g *gatherer) do(s multilock.Ready) {
+func (g *multiLockAcquisition) do(s multilock.Ready) {
 	switch s.Do {
-	case multilock.Look:
+	case multilock.CheckServers:
 		away, why := g.away()
-		g.after(func(all *multilock.Acquisition) multilock.Ready { return all.Looked(away, why) })
+		g.after(func(all *multilock.Acquisition) multilock.Ready { return all.ServersChecked(away, why) })
 	case multilock.Try:
 		g.began = g.home.clock.Stamp()
 		// Once the last one is asked for, the holds are not for this goroutine any more.
@@ -83,7 +83,7 @@ func (g *gatherer) do(s multilock.Ready) {
 		g.began = 0
 		g.ask(s.At, s)
 	case multilock.Decide:
-		g.soon(s.Count, (*gatherer).decide)
+		g.soon(s.Count, (*multiLockAcquisition).decide)
 	case multilock.GiveBack:
 		g.giveBack()
 		var round time.Duration
@@ -105,8 +105,8 @@ func (g *gatherer) do(s multilock.Ready) {
 		}
 	case multilock.Bind:
 		g.bind()
-	case multilock.Withdraw:
-		g.withdraw()
+	case multilock.CancelTries:
+		g.cancelTries()
 	case multilock.Fail:
 		g.giveBack()
 		g.finish()
@@ -116,7 +116,7 @@ func (g *gatherer) do(s multilock.Ready) {
 
 // away returns a lock that is not held yet and whose server has no connection, and why; -1 if
 // there is none.
-func (g *gatherer) away() (int, error) {
+func (g *multiLockAcquisition) away() (int, error) {
 	for i, m := range g.locks {
 		if e := m.home; g.parts[i].hold == nil && !e.table.Client.LaneOf(m.route).Up() {
 			return i, e.unavailable(m.route, nil)
@@ -126,7 +126,7 @@ func (g *gatherer) away() (int, error) {
 }
 
 // ask asks for one of the locks.
-func (g *gatherer) ask(i int, s multilock.Ready) {
+func (g *multiLockAcquisition) ask(i int, s multilock.Ready) {
 	m := g.locks[i]
 	e := m.home
 	a := e.newAcquisition(m, g.opts, true)
@@ -136,25 +136,25 @@ func (g *gatherer) ask(i int, s multilock.Ready) {
 	}
 	a.under(g.parts[i].parent)
 	g.mu.Lock()
-	g.parts[i].asked = a
+	g.parts[i].pending = a
 	stop := g.all.View().Stop
 	g.mu.Unlock()
 	if stop != nil {
 		a.cancel(*stop) // enqueue finds it ended
 	}
-	a.fut.hearDirectly(func(h *Hold, err error) { g.told(i, h, err) })
+	a.fut.hearDirectly(func(h *Hold, err error) { g.onResult(i, h, err) })
 	e.enqueue(a, m, g.opts)
 }
 
-// told is called with the result of one lock.
-func (g *gatherer) told(i int, h *Hold, err error) {
+// onResult is called with the result of one lock.
+func (g *multiLockAcquisition) onResult(i int, h *Hold, err error) {
 	var why error
 	if err != nil {
 		why = err.(*NotAcquiredError).Err
 	}
 	g.mu.Lock()
-	g.parts[i].asked, g.parts[i].hold = nil, h
-	s := g.all.Told(i, why)
+	g.parts[i].pending, g.parts[i].hold = nil, h
+	s := g.all.OnResult(i, why)
 	g.mu.Unlock()
 	g.do(s)
 }
@@ -164,7 +164,7 @@ const fewLocks = 16
 
 // soon runs a step for n locks, on a goroutine if it is a long one. Most that wait have none,
 // so the end of a context that many share costs no goroutine for each.
-func (g *gatherer) soon(n int, step func(*gatherer)) {
+func (g *multiLockAcquisition) soon(n int, step func(*multiLockAcquisition)) {
 	if n > fewLocks {
 		g.home.exec.Spawn(func() { step(g) })
 		return
@@ -172,11 +172,11 @@ func (g *gatherer) soon(n int, step func(*gatherer)) {
 	step(g)
 }
 
-func (g *gatherer) decide()    { g.after((*multilock.Acquisition).Decide) }
-func (g *gatherer) pauseOver() { g.after((*multilock.Acquisition).PauseOver) }
+func (g *multiLockAcquisition) decide()    { g.after((*multilock.Acquisition).Decide) }
+func (g *multiLockAcquisition) pauseOver() { g.after((*multilock.Acquisition).PauseOver) }
 
 // giveBack releases what was granted.
-func (g *gatherer) giveBack() {
+func (g *multiLockAcquisition) giveBack() {
 	for i := range g.parts {
 		if h := g.parts[i].hold; h != nil {
 			g.parts[i].hold = nil
@@ -186,7 +186,7 @@ func (g *gatherer) giveBack() {
 }
 
 // bind makes one hold of all, unless one was lost meanwhile.
-func (g *gatherer) bind() {
+func (g *multiLockAcquisition) bind() {
 	holds := make([]*lockHold, len(g.parts))
 	for i := range g.parts {
 		holds[i] = g.parts[i].hold.h.(*lockHold)
@@ -204,13 +204,13 @@ func (g *gatherer) bind() {
 	g.fut.settle(m.newHold(m, g.opts.lease == 0), nil)
 }
 
-// withdraw gives up what is asked for.
-func (g *gatherer) withdraw() {
+// cancelTries gives up what is asked for.
+func (g *multiLockAcquisition) cancelTries() {
 	g.mu.Lock()
 	stop := g.all.View().Stop
 	var asked []*acquisition
 	for i := range g.parts {
-		if a := g.parts[i].asked; a != nil {
+		if a := g.parts[i].pending; a != nil {
 			asked = append(asked, a)
 		}
 	}
@@ -220,8 +220,8 @@ func (g *gatherer) withdraw() {
 	}
 }
 
-// cancel implements manyTaker.
-func (g *gatherer) cancel(stop lockerr.Cancel) bool {
+// cancel implements pendingOwner.
+func (g *multiLockAcquisition) cancel(stop lockerr.Cancel) bool {
 	g.mu.Lock()
 	s := g.all.Cancel(stop)
 	g.mu.Unlock()
@@ -232,29 +232,29 @@ func (g *gatherer) cancel(stop lockerr.Cancel) bool {
 	return s.Do != multilock.Nothing
 }
 
-// waitOver implements manyTaker.
-func (g *gatherer) waitOver() {
+// waitOver implements pendingOwner.
+func (g *multiLockAcquisition) waitOver() {
 	g.mu.Lock()
 	n := g.all.View().Out
 	g.mu.Unlock()
-	g.soon(n, func(g *gatherer) { g.cancel(lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true}) })
+	g.soon(n, func(g *multiLockAcquisition) { g.cancel(lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true}) })
 }
 
-// over implements manyTaker.
-func (g *gatherer) over() bool {
+// over implements pendingOwner.
+func (g *multiLockAcquisition) over() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.all.View().Stage == multilock.Over
 }
 
-// The methods below make a gatherer the source of its future.
+// The methods below make a multiLockAcquisition the source of its future.
 
-func (g *gatherer) abandon() { g.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
+func (g *multiLockAcquisition) abandon() { g.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
 
-func (g *gatherer) drop(h *Hold) { h.h.unlockAsync(false) }
+func (g *multiLockAcquisition) drop(h *Hold) { h.h.unlockAsync(false) }
 
 // wait is the synchronous half.
-func (g *gatherer) wait(ctx context.Context, done <-chan struct{}) (*Hold, error) {
+func (g *multiLockAcquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, error) {
 	g.await(ctx, done, g.fut.Done(), g.fut.Abandon)
 	return g.fut.Result()
 }

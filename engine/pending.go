@@ -16,19 +16,19 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// many is what a gathering and the acquisition of a RedLock have in common: what may end them before they
+// pendingOp is what an acquisition of many and the acquisition of a RedLock have in common: what may end them before they
 // have the locks.
-type many struct {
-	of    manyTaker
+type pendingOp struct {
+	of    pendingOwner
 	home  *Engine   // of the first lock: its wheel and executor serve all of them
 	on    []*Engine // all of them, each once
-	watch ctxwatch.Slot[*many]
+	watch ctxwatch.Slot[*pendingOp]
 	limit taskTimer // of Wait
 
 	outages []*driver.Outage // of the engines; nil without Outage
 }
 
-type manyTaker interface {
+type pendingOwner interface {
 	// cancel gives it up unless it has ended or was given up before; it reports whether it
 	// did.
 	cancel(s lockerr.Cancel) bool
@@ -39,7 +39,7 @@ type manyTaker interface {
 
 // begin arranges for what may end it; the engines are not told before list. need of the locks are
 // enough.
-func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, need int, o options, async bool) {
+func (t *pendingOp) begin(ctx context.Context, of pendingOwner, locks []Mutex, need int, o options, async bool) {
 	t.of, t.home = of, locks[0].home
 	for _, m := range locks {
 		if e := m.home; !slices.Contains(t.on, e) {
@@ -48,7 +48,7 @@ func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, need int,
 	}
 	t.limit.init(of.waitOver)
 	if async {
-		t.home.gatherings.watches.Join(ctx, t)
+		t.home.pending.watches.Join(ctx, t)
 	}
 	if o.waitGiven {
 		t.home.table.Timers.Schedule(&t.limit.timer, t.home.clock.Now().Add(o.wait))
@@ -62,7 +62,7 @@ func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, need int,
 }
 
 // boundOutage ends it when fewer of the servers than it needs have had a connection for d.
-func (t *many) boundOutage(locks []Mutex, need int, d time.Duration) {
+func (t *pendingOp) boundOutage(locks []Mutex, need int, d time.Duration) {
 	sites := make([]driver.Site, len(locks))
 	for i, m := range locks {
 		sites[i] = driver.Site{Client: m.home.table.Client, Route: m.route}
@@ -82,14 +82,14 @@ func (t *many) boundOutage(locks []Mutex, need int, d time.Duration) {
 	}
 }
 
-func (t *many) unbindOutage() {
+func (t *pendingOp) unbindOutage() {
 	for i, o := range t.outages {
 		t.on[i].table.Outages.Remove(o)
 	}
 }
 
 // finish takes it out of everything.
-func (t *many) finish() {
+func (t *pendingOp) finish() {
 	t.unlist()
 	t.watch.Leave(t)
 	t.unbindOutage()
@@ -97,11 +97,11 @@ func (t *many) finish() {
 }
 
 // WatchSlot and GiveUp implement ctxwatch.Waiter.
-func (t *many) WatchSlot() *ctxwatch.Slot[*many] { return &t.watch }
-func (t *many) GiveUp(s lockerr.Cancel) bool     { return t.of.cancel(s) }
+func (t *pendingOp) WatchSlot() *ctxwatch.Slot[*pendingOp] { return &t.watch }
+func (t *pendingOp) GiveUp(s lockerr.Cancel) bool          { return t.of.cancel(s) }
 
 // executor is half of what makes it the source of a future.
-func (t *many) executor() *executor.Executor { return &t.home.exec }
+func (t *pendingOp) executor() *executor.Executor { return &t.home.exec }
 
 // taskTimer is a timer that calls a function.
 type taskTimer struct {
@@ -117,48 +117,48 @@ func (t *taskTimer) init(fire func()) {
 // Fire implements wheel.Task.
 func (t *taskTimer) Fire(*wheel.Timer, clock.Instant) { t.fire() }
 
-// gatherings are an engine's, and its acquisitions of RedLocks: those that were refused once, and the
+// pending acquisitions are an engine's, and its acquisitions of RedLocks: those that were refused once, and the
 // contexts of all that are futures. One that pauses, or waits for a lock of another engine,
 // would not hear otherwise that this one is closing; and its timers are on the wheel of one
 // of them.
-type gatherings struct {
-	watches ctxwatch.Watches[*many]
+type pendingOps struct {
+	watches ctxwatch.Watches[*pendingOp]
 
 	mu     sync.Mutex
 	closed bool
-	listed map[*many]uint64 // and in which order
+	listed map[*pendingOp]uint64 // and in which order
 	count  uint64
 }
 
 // add lists one, unless the engine is closing.
-func (all *gatherings) add(t *many) bool {
+func (all *pendingOps) add(t *pendingOp) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.closed {
 		return false
 	}
 	if all.listed == nil {
-		all.listed = make(map[*many]uint64)
+		all.listed = make(map[*pendingOp]uint64)
 	}
 	all.count++
 	all.listed[t] = all.count
 	return true
 }
 
-func (all *gatherings) remove(t *many) {
+func (all *pendingOps) remove(t *pendingOp) {
 	all.mu.Lock()
 	delete(all.listed, t)
 	all.mu.Unlock()
 }
 
 // close fails those that are listed, and all that are to be from now on.
-func (all *gatherings) close() {
+func (all *pendingOps) close() {
 	all.mu.Lock()
 	all.closed = true
 	listed := all.listed
 	all.listed = nil
 	all.mu.Unlock()
-	inOrder := slices.SortedFunc(maps.Keys(listed), func(a, b *many) int { return cmp.Compare(listed[a], listed[b]) })
+	inOrder := slices.SortedFunc(maps.Keys(listed), func(a, b *pendingOp) int { return cmp.Compare(listed[a], listed[b]) })
 	for _, t := range inOrder {
 		t.GiveUp(lockerr.Cancel{Cause: ErrClosed})
 	}
@@ -166,10 +166,10 @@ func (all *gatherings) close() {
 
 // list lets all of its engines end it; it reports whether none has closed. The lock that it
 // waits for hears of one engine only.
-func (t *many) list() bool {
+func (t *pendingOp) list() bool {
 	open := true
 	for _, e := range t.on {
-		open = e.gatherings.add(t) && open
+		open = e.pending.add(t) && open
 	}
 	if t.of.over() { // cancelled meanwhile: finish may have been here first
 		t.unlist()
@@ -177,14 +177,14 @@ func (t *many) list() bool {
 	return open
 }
 
-func (t *many) unlist() {
+func (t *pendingOp) unlist() {
 	for _, e := range t.on {
-		e.gatherings.remove(t)
+		e.pending.remove(t)
 	}
 }
 
 // await is the synchronous half: it waits for the end or for the context.
-func (t *many) await(ctx context.Context, done, ended <-chan struct{}, abandon func()) {
+func (t *pendingOp) await(ctx context.Context, done, ended <-chan struct{}, abandon func()) {
 	if t.home.world.Wait(ended, done, nil) == 0 {
 		return
 	}

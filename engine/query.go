@@ -42,7 +42,7 @@ const (
 //
 // No other lock is taken under mu.
 type question[T any] struct {
-	many
+	pendingOp
 	inquiry[T]
 	route uint64
 	fut   Future[T]
@@ -206,7 +206,7 @@ func (q *question[T]) end(v resp.Value, why error) {
 	}
 }
 
-// cancel implements manyTaker.
+// cancel implements pendingOwner.
 func (q *question[T]) cancel(s lockerr.Cancel) bool {
 	q.mu.Lock()
 	was, doubt, why := q.stage, q.doubt, q.why
@@ -261,14 +261,14 @@ func (q *question[T]) settle(v resp.Value, why error, doubt bool) {
 	q.fut.settle(q.verdict(v, why))
 }
 
-// over implements manyTaker.
+// over implements pendingOwner.
 func (q *question[T]) over() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.stage == settled
 }
 
-// waitOver implements manyTaker.
+// waitOver implements pendingOwner.
 func (q *question[T]) waitOver() { q.cancel(lockerr.Cancel{TimedOut: true}) }
 
 // abandon and drop make it the source of its future. It holds nothing, and what it does is not

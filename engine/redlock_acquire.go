@@ -20,7 +20,7 @@ import (
 // mu is taken without any other lock, and no other lock is taken under it: what is to be done is
 // noted in a Ready, and done after it. It leads to no Hold: one that was dropped can be noticed.
 type redLockAcquisition struct {
-	many
+	pendingOp
 	locks   []Mutex
 	opts    options
 	parents []*lockHold               // the lock is re-entered under them, or asked for beside them; nil: nowhere
@@ -163,12 +163,12 @@ func (q *redLockAcquisition) enqueue(i int, a *acquisition, mayOverflow bool) {
 	if s != nil {
 		a.cancel(*s) // enqueue finds it ended
 	}
-	a.fut.hearDirectly(func(h *Hold, err error) { q.told(i, h, err) })
+	a.fut.hearDirectly(func(h *Hold, err error) { q.onResult(i, h, err) })
 	q.locks[i].home.enqueue(a, q.locks[i], q.opts)
 }
 
-// told is called with the result of one server.
-func (q *redLockAcquisition) told(i int, h *Hold, err error) {
+// onResult is called with the result of one server.
+func (q *redLockAcquisition) onResult(i int, h *Hold, err error) {
 	var v *quorum.Vote
 	var refusal quorum.Refusal
 	if h == nil {
@@ -277,7 +277,7 @@ func (h *lockHold) endBy(at clock.Instant) {
 	h.EndBy(at)
 }
 
-// cancel implements manyTaker.
+// cancel implements pendingOwner.
 func (q *redLockAcquisition) cancel(s lockerr.Cancel) bool {
 	var do quorum.Ready
 	q.mu.Lock()

@@ -130,10 +130,10 @@ func (e *Engine) inside() (in env.Snapshot) {
 		in.Out += l.Out
 		in.States = append(in.States, fmt.Sprintf("a lane, up %v: %d urgent, %d tries stalled, %d out", l.Lane.Up(), len(l.Urgent), len(l.Tries), l.Out))
 	}
-	e.gatherings.mu.Lock()
-	in.Many = len(e.gatherings.listed)
-	e.gatherings.mu.Unlock()
-	in.Watched = e.watches.Len() + e.asks.Len() + e.gatherings.watches.Len()
+	e.pending.mu.Lock()
+	in.Many = len(e.pending.listed)
+	e.pending.mu.Unlock()
+	in.Watched = e.watches.Len() + e.asks.Len() + e.pending.watches.Len()
 	return in
 }
 

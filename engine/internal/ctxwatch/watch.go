@@ -29,7 +29,7 @@ type Watches[W Waiter[W]] struct {
 	groups map[<-chan struct{}]*group[W]
 }
 
-// Waiter is what a context cancels: an acquisition, or a gathering.
+// Waiter is what a context cancels: an acquisition, or that of many locks.
 type Waiter[W Waiter[W]] interface {
 	comparable
 	// WatchSlot is its place in a group of those that share a context.

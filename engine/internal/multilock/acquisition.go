@@ -23,7 +23,7 @@ import (
 //
 // Invariants:
 //
-//  1. out counts the results of the current round that have not come. The call of Told that
+//  1. out counts the results of the current round that have not come. The call of OnResult that
 //     brings it to 0 leaves the next step, so there is one at a time.
 //  2. While it is pausing, nothing is held; when it begins to be blocked, too.
 type Acquisition struct {
@@ -47,14 +47,14 @@ type part struct {
 	cut bool  // why is no answer, perhaps: the whole was given up first
 }
 
-// Port is what surrounds a gathering. It is called under the gathering's lock, and does not
+// Port is what surrounds an acquisition of many. It is called under the acquisition's lock, and does not
 // block.
 type Port interface {
 	// Draw returns a random part of d.
 	Draw(d time.Duration) time.Duration
 }
 
-// Stage is what a gathering is up to.
+// Stage is what an acquisition of many is up to.
 type Stage uint8
 
 // The stages.
@@ -71,7 +71,7 @@ type Refusal struct {
 	Why error // nil: none
 }
 
-// New returns a gathering of n locks, at least one, that may be given up from now on. once is
+// New returns an acquisition of many of n locks, at least one, that may be given up from now on. once is
 // TryLock. async is for a caller who does not block: if a lane is full at first, he is told.
 func New(port Port, n int, once, async bool) Acquisition {
 	return Acquisition{
@@ -85,13 +85,13 @@ func (g *Acquisition) Start() Ready {
 	if g.once {
 		return g.try()
 	}
-	return Ready{Do: Look}
+	return Ready{Do: CheckServers}
 }
 
-// Looked is called with a lock that is not held and whose server is away, which is why it is
+// ServersChecked is called with a lock that is not held and whose server is away, which is why it is
 // refused; -1 if there is none. That lock is waited for first: the others would be kept until
 // it is given up.
-func (g *Acquisition) Looked(away int, why error) Ready {
+func (g *Acquisition) ServersChecked(away int, why error) Ready {
 	if away < 0 {
 		return g.try()
 	}
@@ -107,8 +107,8 @@ func (g *Acquisition) try() Ready {
 	return Ready{Do: Try, Count: g.out, Patient: !g.async || g.rounds > 0}
 }
 
-// Told is called with the result of one lock: granted, or why not.
-func (g *Acquisition) Told(i int, why error) Ready {
+// OnResult is called with the result of one lock: granted, or why not.
+func (g *Acquisition) OnResult(i int, why error) Ready {
 	g.parts[i] = part{why, g.stop != nil}
 	if why == nil {
 		g.held++
@@ -134,7 +134,7 @@ func (g *Acquisition) Decide() Ready {
 	case g.stop != nil:
 		return g.fail(g.stoppedAt(g.last))
 	}
-	return Ready{Do: Look}
+	return Ready{Do: CheckServers}
 }
 
 // Bound is called when the holds were bound together: all are held, as one.
@@ -156,7 +156,7 @@ func (g *Acquisition) giveBack() Ready {
 	return Ready{Do: GiveBack}
 }
 
-// The pause before a gathering blocks: none after the first refusal, as most locks are held
+// The pause before an acquisition of many blocks: none after the first refusal, as most locks are held
 // by an owner that does not want the others; then up to a bound that doubles. Each is as long as
 // a round at least: where the server is slow, all who have come meanwhile would begin their
 // next rounds at the same time, refuse each other, and make it slower by that.
@@ -182,7 +182,7 @@ func (g *Acquisition) GivenBack(round time.Duration) Ready {
 	return Ready{Do: Pause, For: d}
 }
 
-// PauseOver blocks on the lock that refused, unless the gathering was given up.
+// PauseOver blocks on the lock that refused, unless the acquisition was given up.
 func (g *Acquisition) PauseOver() Ready {
 	if g.stage != Pausing {
 		return Ready{}
@@ -191,7 +191,7 @@ func (g *Acquisition) PauseOver() Ready {
 	return Ready{Do: Wait, At: g.last.At, Patient: true}
 }
 
-// Cancel gives the gathering up. It leaves Nothing if that has ended or was given up before.
+// Cancel gives the acquisition up. It leaves Nothing if that has ended or was given up before.
 func (g *Acquisition) Cancel(s lockerr.Cancel) Ready {
 	if g.stage == Over || g.stop != nil {
 		return Ready{}
@@ -200,10 +200,10 @@ func (g *Acquisition) Cancel(s lockerr.Cancel) Ready {
 	if g.stage == Pausing {
 		return g.fail(g.stoppedAt(g.last))
 	}
-	return Ready{Do: Withdraw}
+	return Ready{Do: CancelTries}
 }
 
-// fail ends the gathering without the locks.
+// fail ends the acquisition without the locks.
 func (g *Acquisition) fail(r Refusal) Ready {
 	g.stage, g.held = Over, 0
 	if g.stop != nil && g.stop.Away != nil {

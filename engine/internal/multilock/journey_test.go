@@ -94,8 +94,8 @@ func TestGivenBack_AfterASlowRound_PausesForRounds(t *testing.T) {
 	const round = 100 * time.Millisecond
 	for range 7 {
 		g.try()
-		g.Told(0, nil)
-		g.Told(1, &lockerr.Held{})
+		g.OnResult(0, nil)
+		g.OnResult(1, &lockerr.Held{})
 		g.Decide()
 		if s := g.GivenBack(round); s.Do != Pause {
 			t.Fatalf("%+v", s)
@@ -298,22 +298,22 @@ func TestOnlyTheFirstRoundOfAFutureMayOverflow(t *testing.T) {
 			t.Errorf("TryLock, async %v: %+v", async, s)
 		}
 		k = l.taker("b", "x y", false, async)
-		if s := k.Start(); s.Do != Look {
+		if s := k.Start(); s.Do != CheckServers {
 			t.Errorf("Lock: %+v", s)
 		}
-		if s := k.Looked(-1, nil); s.Do != Try || s.Patient == async {
+		if s := k.ServersChecked(-1, nil); s.Do != Try || s.Patient == async {
 			t.Errorf("the first round, async %v: %+v", async, s)
 		}
-		k.Told(0, nil)
-		k.Told(1, &lockerr.Held{})
+		k.OnResult(0, nil)
+		k.OnResult(1, &lockerr.Held{})
 		k.Decide()
 		k.GivenBack(0)
 		if s := k.PauseOver(); s.Do != Wait || s.At != 1 || !s.Patient {
 			t.Errorf("it waits, async %v: %+v", async, s)
 		}
-		k.Told(1, nil)
+		k.OnResult(1, nil)
 		k.Decide()
-		if s := k.Looked(-1, nil); s.Do != Try || s.Count != 1 || !s.Patient {
+		if s := k.ServersChecked(-1, nil); s.Do != Try || s.Count != 1 || !s.Patient {
 			t.Errorf("the second round, async %v: %+v", async, s)
 		}
 	}
@@ -333,7 +333,7 @@ func TestTheLastResultDecides(t *testing.T) {
 			if i >= c.granted {
 				why = &lockerr.Held{}
 			}
-			s := g.Told(i, why)
+			s := g.OnResult(i, why)
 			if want := (Ready{Do: Decide, Count: c.work}); i == 19 && s != want || i < 19 && s != (Ready{}) {
 				t.Errorf("%+v: result %d: %+v", c, i, s)
 			}
@@ -345,13 +345,13 @@ func TestTheLastResultDecides(t *testing.T) {
 	for stopped, work := range map[bool]int{false: 20, true: 1} { // the others are next, or not
 		l := newLab(t, "")
 		g := New(l, 20, false, false)
-		g.Looked(3, lockerr.ErrUnavailable)
+		g.ServersChecked(3, lockerr.ErrUnavailable)
 		g.GivenBack(0)
 		g.PauseOver()
 		if stopped {
 			g.Cancel(lockerr.Cancel{Cause: errStopped})
 		}
-		if s := g.Told(3, nil); s.Count != work {
+		if s := g.OnResult(3, nil); s.Count != work {
 			t.Errorf("granted, after a wait, stopped %v: %+v", stopped, s)
 		}
 	}

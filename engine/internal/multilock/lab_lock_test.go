@@ -73,10 +73,10 @@ func (a *asking) tell(why error) {
 	if why != nil {
 		k.tell("%s refused", k.wants[a.at].name)
 	}
-	k.do(k.Told(a.at, why))
+	k.do(k.OnResult(a.at, why))
 }
 
-// cancel gives it up, for what the gathering was given up.
+// cancel gives it up, for what the acquisition was given up.
 func (a *asking) cancel() {
 	lock, obstacle, stop := a.of.wants[a.at], a.heard, a.of.View().Stop
 	if i := slices.Index(lock.queue, a); i >= 0 {

@@ -30,7 +30,7 @@ type due struct {
 	happen func()
 }
 
-// taker drives a gathering, as the engine does.
+// taker drives an acquisition of many, as the engine does.
 type taker struct {
 	Acquisition
 	l     *lab
@@ -192,15 +192,15 @@ func (k *taker) names(held bool) string {
 }
 
 var deeds = map[Action]string{
-	Look: "looks", Try: "tries", Wait: "waits", Decide: "decides", GiveBack: "gives back",
-	Pause: "pauses", Bind: "binds", Withdraw: "withdraws", Fail: "fails",
+	CheckServers: "looks", Try: "tries", Wait: "waits", Decide: "decides", GiveBack: "gives back",
+	Pause: "pauses", Bind: "binds", CancelTries: "withdraws", Fail: "fails",
 }
 
 // do has a step done later, as another goroutine may come between.
 func (k *taker) do(s Ready) {
 	switch s.Do {
 	case Nothing:
-	case Withdraw:
+	case CancelTries:
 		k.deed(s)
 	default:
 		k.l.later(k.name+" "+deeds[s.Do], func() { k.deed(s) })
@@ -210,14 +210,14 @@ func (k *taker) do(s Ready) {
 func (k *taker) deed(s Ready) {
 	l := k.l
 	switch s.Do {
-	case Look:
+	case CheckServers:
 		i := slices.IndexFunc(k.wants, func(lock *fakeLock) bool { return lock.away && lock.owner != k })
 		if i < 0 {
-			k.do(k.Looked(-1, nil))
+			k.do(k.ServersChecked(-1, nil))
 			return
 		}
 		k.tell("%s is away", k.wants[i].name)
-		k.do(k.Looked(i, lockerr.Wrap(lockerr.ErrUnavailable, errCut)))
+		k.do(k.ServersChecked(i, lockerr.Wrap(lockerr.ErrUnavailable, errCut)))
 	case Try:
 		k.tell("tries %s", k.names(false))
 		for i := range k.wants {
@@ -242,7 +242,7 @@ func (k *taker) deed(s Ready) {
 		l.later(k.name+" is rested", func() { k.do(k.PauseOver()) })
 	case Bind:
 		k.bind()
-	case Withdraw:
+	case CancelTries:
 		k.tell("withdraws")
 		for _, a := range slices.Clone(k.asked) {
 			if a != nil {

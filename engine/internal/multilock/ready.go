@@ -24,11 +24,11 @@ type Action uint8
 const (
 	// Nothing: a result is awaited, or somebody else goes on.
 	Nothing Action = iota
-	// Look whether the server of a lock that is not held is away; then Looked.
-	Look
-	// Try each lock that is not held, once. Their results come to Told.
+	// CheckServers whether the server of a lock that is not held is away; then ServersChecked.
+	CheckServers
+	// Try each lock that is not held, once. Their results come to OnResult.
 	Try
-	// Wait for one lock. Its result comes to Told.
+	// Wait for one lock. Its result comes to OnResult.
 	Wait
 	// Decide, on a goroutine if there is much work.
 	Decide
@@ -38,13 +38,13 @@ const (
 	Pause
 	// Bind the holds together; then Bound or Lost.
 	Bind
-	// Withdraw what is asked for. The results still come to Told.
-	Withdraw
+	// CancelTries what is asked for. The results still come to OnResult.
+	CancelTries
 	// Fail: give back all that are held, and tell the caller. It is over.
 	Fail
 )
 
-// View is what a gathering is up to.
+// View is what an acquisition of many is up to.
 type View struct {
 	Stage  Stage
 	Out    int             // results that are awaited

@@ -62,7 +62,7 @@ func (g *Acquisition) refused(i int) Ready {
 	return g.giveBack()
 }
 
-// stoppedAt is the refusal of a gathering that was given up between two rounds: what ended
+// stoppedAt is the refusal of an acquisition of many that was given up between two rounds: what ended
 // it, and what the latest round was told.
 func (g *Acquisition) stoppedAt(latest Refusal) Refusal {
 	if g.stop.Cause == lockerr.ErrClosed {

@@ -34,7 +34,7 @@ func TestTheWorstRefusalDecides(t *testing.T) {
 			g := New(nil, len(c.why), how == "TryLock", false)
 			g.try()
 			for i, why := range c.why {
-				g.Told(i, why)
+				g.OnResult(i, why)
 			}
 			if how == "given up" {
 				g.Cancel(lockerr.Cancel{Cause: errStopped})
@@ -54,11 +54,11 @@ func TestTheWorstRefusalDecides(t *testing.T) {
 func TestGivenUpAndTooLate(t *testing.T) {
 	t.Parallel()
 	g := New(nil, 2, false, false)
-	g.Looked(1, lockerr.ErrUnavailable)
+	g.ServersChecked(1, lockerr.ErrUnavailable)
 	g.GivenBack(0)
 	g.PauseOver()
 	g.Cancel(lockerr.Cancel{Cause: errStopped})
-	g.Told(1, lockerr.ErrLate)
+	g.OnResult(1, lockerr.ErrLate)
 	if s := g.Decide(); s.Do != Fail || !errors.Is(s.Why, errStopped) || !errors.Is(s.Why, lockerr.ErrLate) {
 		t.Errorf("%+v", s)
 	}
@@ -83,9 +83,9 @@ func TestOneThatWasCutOffSaysLeast(t *testing.T) {
 		for _, once := range []bool{false, true} {
 			g := New(nil, 2, once, false)
 			g.try()
-			g.Told(1, c.before)
+			g.OnResult(1, c.before)
 			g.Cancel(lockerr.Cancel{Cause: errStopped})
-			g.Told(0, c.after)
+			g.OnResult(0, c.after)
 			if got := g.worst(); got != c.want {
 				t.Errorf("%s, TryLock %v: lock %d decides", what, once, got)
 			}
