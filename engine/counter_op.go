@@ -48,7 +48,7 @@ type request[T any] struct {
 	once    bool // an acquire that makes one attempt
 	options []Option
 	free    bool // nothing bounds it but its context
-	// verdict makes a result of the answer, and of permits that were granted.
+	// result makes a result of the answer, and of permits that were granted.
 	verdict func(p *permits, answer int64, why error) (T, error)
 	unwant  func(T) // gives a value back that nobody wants; nil: that is nothing
 }

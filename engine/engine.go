@@ -169,11 +169,11 @@ func (e *Engine) wheelRebuilt(reason string) {
 // connection. In a cluster it asks one of the nodes. While the latest attempt to connect has failed
 // and the next one is not due, it fails at once.
 func (e *Engine) Ping(ctx context.Context) error {
-	_, err := pose(ctx, Mutex{home: e}, inquiry[struct{}]{
-		how:     reads,
-		hurried: true,
-		encode:  func(dst []byte, _ resp.ScriptForm) []byte { return wire.AppendCommand(dst, "PING") },
-		verdict: func(_ resp.Value, why error) (struct{}, error) { return struct{}{}, why },
+	_, err := startQuery(ctx, Mutex{home: e}, querySpec[struct{}]{
+		effect:   readOnly,
+		failFast: true,
+		encode:   func(dst []byte, _ resp.ScriptForm) []byte { return wire.AppendCommand(dst, "PING") },
+		result:   func(_ resp.Value, why error) (struct{}, error) { return struct{}{}, why },
 	}, true).answer(ctx)
 	return err
 }

@@ -240,7 +240,7 @@ func (e *Engine) hookConn(s resp.State) {
 	e.hooks.push(func() { e.hooks.Conn(ev) })
 }
 
-// log writes to Config.Logger, whose handler is the user's: all of it, the question
+// log writes to Config.Logger, whose handler is the user's: all of it, the query
 // whether it wants the level too, runs where the hooks do.
 func (e *Engine) log(level slog.Level, text string, args ...any) {
 	if e.hooks.logger != nil {

@@ -218,13 +218,13 @@ func (m Mutex) StateAsync(ctx context.Context) *Future[State] {
 	return &m.state(ctx, false).fut
 }
 
-func (m Mutex) state(ctx context.Context, waits bool) *question[State] {
-	return pose(ctx, m, inquiry[State]{
-		how: reads,
+func (m Mutex) state(ctx context.Context, waits bool) *query[State] {
+	return startQuery(ctx, m, querySpec[State]{
+		effect: readOnly,
 		encode: func(dst []byte, form resp.ScriptForm) []byte {
 			return script.AppendState(dst, form, m.key.Name)
 		},
-		verdict: func(v resp.Value, why error) (State, error) {
+		result: func(v resp.Value, why error) (State, error) {
 			if why != nil {
 				return State{}, m.about(why)
 			}
@@ -312,14 +312,14 @@ func (m Mutex) ForceUnlockAsync(ctx context.Context, opts ...ForceOption) *Futur
 	return &m.forceUnlock(ctx, opts, false).fut
 }
 
-func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption, waits bool) *question[bool] {
+func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption, waits bool) *query[bool] {
 	o := forceOptionsOf(opts)
-	return pose(ctx, m, inquiry[bool]{
-		how: writes, invalid: o.invalid,
+	return startQuery(ctx, m, querySpec[bool]{
+		effect: writesOnce, invalid: o.invalid,
 		encode: func(dst []byte, form resp.ScriptForm) []byte {
 			return m.home.table.AppendForce(dst, form, m.key, o.holder)
 		},
-		verdict: m.changed,
+		result: m.changed,
 	}, waits)
 }
 

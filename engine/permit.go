@@ -78,8 +78,8 @@ func (s PermitSemaphore) Permits(n int) Lock { return permitLock{s, n} }
 // leaves one that exists as it is. It is sent once: if its answer is lost, or does not come within
 // Config.CommandTimeout, the error is ErrOutcomeUnknown.
 func (s PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	return pose(ctx, s.m, inquiry[bool]{
-		how: writes, invalid: s.wrong(n, 0), encode: s.setting(script.TryPermits, n), verdict: s.m.changed,
+	return startQuery(ctx, s.m, querySpec[bool]{
+		effect: writesOnce, invalid: s.wrong(n, 0), encode: s.setting(script.TryPermits, n), result: s.m.changed,
 	}, true).answer(ctx)
 }
 
@@ -87,8 +87,8 @@ func (s PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error)
 // held, none is to be had until enough have come back. It is repeated until there is an answer, or
 // Config.CommandTimeout or ctx is over: then the error is ErrOutcomeUnknown if it was sent.
 func (s PermitSemaphore) SetPermits(ctx context.Context, n int) error {
-	_, err := pose(ctx, s.m, inquiry[struct{}]{
-		how: rewrites, invalid: s.wrong(n, 0), encode: s.setting(script.SetPermits, n), verdict: s.nothing,
+	_, err := startQuery(ctx, s.m, querySpec[struct{}]{
+		effect: idempotent, invalid: s.wrong(n, 0), encode: s.setting(script.SetPermits, n), result: s.nothing,
 	}, true).answer(ctx)
 	return err
 }
@@ -96,8 +96,8 @@ func (s PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 // AddPermits gives the semaphore delta more permits, or takes some away if delta is negative. It
 // cannot be repeated safely, so it is sent once, as TrySetPermits is.
 func (s PermitSemaphore) AddPermits(ctx context.Context, delta int) error {
-	_, err := pose(ctx, s.m, inquiry[struct{}]{
-		how: writes, invalid: s.wrong(delta, math.MinInt32), encode: s.setting(script.AddPermits, delta), verdict: s.nothing,
+	_, err := startQuery(ctx, s.m, querySpec[struct{}]{
+		effect: writesOnce, invalid: s.wrong(delta, math.MinInt32), encode: s.setting(script.AddPermits, delta), result: s.nothing,
 	}, true).answer(ctx)
 	return err
 }
@@ -128,8 +128,8 @@ func (s PermitSemaphore) ForceRelease(ctx context.Context, id string) (bool, err
 	if n, err := hex.Decode(raw[:], []byte(id[:min(len(id), 2*len(raw))])); err != nil || n != len(raw) || len(id) != 2*len(raw) {
 		wrong = lockerr.Invalid("%q is not the id of a permit: 32 hexadecimal digits", lockerr.Shorten(id))
 	}
-	return pose(ctx, s.m, inquiry[bool]{
-		how: writes, invalid: wrong, verdict: s.m.changed,
+	return startQuery(ctx, s.m, querySpec[bool]{
+		effect: writesOnce, invalid: wrong, result: s.m.changed,
 		encode: func(dst []byte, form resp.ScriptForm) []byte {
 			return script.AppendPermitFree(dst, form, s.m.key.Name, []script.PermitID{raw}, s.channel())
 		},
@@ -166,12 +166,12 @@ func acquired(_, held int) int    { return held }
 func capacity(free, held int) int { return free + held }
 
 func (s PermitSemaphore) count(ctx context.Context, of func(free, held int) int) (int, error) {
-	return pose(ctx, s.m, inquiry[int]{
-		how: reads, invalid: s.fits(),
+	return startQuery(ctx, s.m, querySpec[int]{
+		effect: readOnly, invalid: s.fits(),
 		encode: func(dst []byte, form resp.ScriptForm) []byte {
 			return script.AppendPermitCount(dst, form, s.m.key.Name, s.channel())
 		},
-		verdict: func(v resp.Value, why error) (int, error) {
+		result: func(v resp.Value, why error) (int, error) {
 			if why == nil && (v.Kind != wire.KindArray || v.Len() != 2) {
 				why = lockerr.Wrap(ErrWrongType, driver.ErrReply)
 			}

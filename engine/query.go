@@ -12,26 +12,26 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// inquiry is what a question asks for.
-type inquiry[T any] struct {
-	how     asking
-	invalid error // why it is not to be asked
-	hurried bool  // it does not wait while the next attempt to connect is not due
-	encode  func(dst []byte, form resp.ScriptForm) []byte
-	// verdict makes a result of the answer, or of why there is none. It keeps nothing of v.
-	verdict func(v resp.Value, why error) (T, error)
+// querySpec is what a query asks for.
+type querySpec[T any] struct {
+	effect   queryEffect
+	invalid  error // why it is not to be asked
+	failFast bool  // it does not wait while the next attempt to connect is not due
+	encode   func(dst []byte, form resp.ScriptForm) []byte
+	// result makes a result of the answer, or of why there is none. It keeps nothing of v.
+	result func(v resp.Value, why error) (T, error)
 }
 
-// asking says what a question without an answer may have done, and whether it may be repeated.
-type asking uint8
+// queryEffect says what a query without an answer may have done, and whether it may be repeated.
+type queryEffect uint8
 
 const (
-	reads    asking = iota // nothing; it may
-	writes                 // what it is for; it may not
-	rewrites               // what it is for; it may
+	readOnly   queryEffect = iota // nothing; it may
+	writesOnce                    // what it is for; it may not
+	idempotent                    // what it is for; it may
 )
 
-// question is a command that stands outside the entry' order, and its future. While it has not
+// query is a command that stands outside the entry' order, and its future. While it has not
 // been sent, or may be repeated, it is tried again until Config.CommandTimeout.
 //
 //	posed --> asked --answered, or not to be repeated--> settled
@@ -41,53 +41,53 @@ const (
 //	         paused --its context or the time is over------+
 //
 // No other lock is taken under mu.
-type question[T any] struct {
+type query[T any] struct {
 	pendingOp
-	inquiry[T]
+	querySpec[T]
 	route uint64
 	fut   Future[T]
 	ended <-chan struct{} // of a caller who waits: the Done of its context
-	again taskTimer       // the end of the pause
+	retry taskTimer       // the end of the pause
 
 	mu    sync.Mutex
-	stage questionStage
+	stage queryStage
 	doubt bool          // it may have been executed
 	pause time.Duration // the next one
 	why   error         // it was not sent
 }
 
-type questionStage uint8
+type queryStage uint8
 
 const (
-	posed questionStage = iota
-	asked               // an answer will come
+	created queryStage = iota
+	sent               // an answer will come
 	paused
-	settled
+	completed
 )
 
-// pose begins to ask. It does not block. If nobody waits for the answer, the context ends the
-// question; a caller who waits looks at that himself.
-func pose[T any](ctx context.Context, m Mutex, i inquiry[T], waits bool) *question[T] {
-	q := &question[T]{inquiry: i, route: m.route, pause: 5 * time.Millisecond}
+// startQuery begins to ask. It does not block. If nobody waits for the answer, the context ends the
+// query; a caller who waits looks at that himself.
+func startQuery[T any](ctx context.Context, m Mutex, i querySpec[T], waits bool) *query[T] {
+	q := &query[T]{querySpec: i, route: m.route, pause: 5 * time.Millisecond}
 	q.fut.source = q
 	if err := q.check(ctx, m); err != nil {
 		if q.home = noEngine(); m.home != nil { // for its executor
 			q.home = m.home
 		}
-		q.fut.settle(q.verdict(resp.Value{}, err))
+		q.fut.settle(q.result(resp.Value{}, err))
 		return q
 	}
 	if waits {
 		q.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
 	}
-	q.again.init(q.resume)
+	q.retry.init(q.resume)
 	limit := options{wait: m.home.cfg.CommandTimeout, waitGiven: true}
 	q.begin(ctx, q, []Mutex{m}, 1, limit, !waits) // from here on it may be given up
 	q.send()
 	return q
 }
 
-func (q *question[T]) check(ctx context.Context, m Mutex) error {
+func (q *query[T]) check(ctx context.Context, m Mutex) error {
 	switch {
 	case q.invalid != nil:
 		return q.invalid
@@ -103,15 +103,15 @@ func (q *question[T]) check(ctx context.Context, m Mutex) error {
 	return nil
 }
 
-func (q *question[T]) send() {
+func (q *query[T]) send() {
 	if q.home.table.Closing() {
 		q.cancel(lockerr.Cancel{Cause: ErrClosed})
 		return
 	}
 	q.mu.Lock()
-	wanted := q.stage != settled
+	wanted := q.stage != completed
 	if wanted {
-		q.stage = asked
+		q.stage = sent
 	}
 	q.mu.Unlock()
 	if wanted {
@@ -120,18 +120,18 @@ func (q *question[T]) send() {
 }
 
 // AppendCommand implements resp.Request.
-func (q *question[T]) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
+func (q *query[T]) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	return q.encode(dst, form)
 }
 
 // Priority implements resp.PatientRequest.
-func (q *question[T]) Priority() resp.Priority { return resp.PriorityNormal }
+func (q *query[T]) Priority() resp.Priority { return resp.PriorityNormal }
 
 // Wanted implements resp.PatientRequest.
-func (q *question[T]) Wanted() bool { return !q.over() }
+func (q *query[T]) Wanted() bool { return !q.over() }
 
 // Complete implements resp.Request.
-func (q *question[T]) Complete(r resp.Reply) {
+func (q *query[T]) Complete(r resp.Reply) {
 	switch driver.Classify(r.Err) {
 	case lock.Replied:
 		q.end(r.Value, nil)
@@ -142,7 +142,7 @@ func (q *question[T]) Complete(r resp.Reply) {
 	case lock.Unknown:
 		q.unanswered(r.Err)
 	case lock.NotSent:
-		if why := q.home.table.Client.Pausing(q.route); why != nil && q.hurried {
+		if why := q.home.table.Client.Pausing(q.route); why != nil && q.failFast {
 			q.end(resp.Value{}, lockerr.Wrap(ErrUnavailable, why))
 			return
 		}
@@ -157,11 +157,11 @@ func (q *question[T]) Complete(r resp.Reply) {
 }
 
 // unanswered goes on after a try of which nobody knows what became.
-func (q *question[T]) unanswered(why error) {
+func (q *query[T]) unanswered(why error) {
 	q.mu.Lock()
-	q.doubt = q.doubt || q.how != reads
+	q.doubt = q.doubt || q.effect != readOnly
 	q.mu.Unlock()
-	if q.how == writes {
+	if q.effect == writesOnce {
 		q.end(resp.Value{}, why)
 		return
 	}
@@ -169,9 +169,9 @@ func (q *question[T]) unanswered(why error) {
 }
 
 // wait has it asked again in a moment.
-func (q *question[T]) wait(why error) {
+func (q *query[T]) wait(why error) {
 	q.mu.Lock()
-	if q.stage == settled {
+	if q.stage == completed {
 		q.mu.Unlock()
 		return
 	}
@@ -183,44 +183,44 @@ func (q *question[T]) wait(why error) {
 		q.cancel(lockerr.Cancel{Cause: ErrClosed})
 		return
 	}
-	q.home.table.Timers.Schedule(&q.again.timer, q.home.clock.Now().Add(pause))
+	q.home.table.Timers.Schedule(&q.retry.timer, q.home.clock.Now().Add(pause))
 	if q.over() { // meanwhile: who ended it may have been here first
-		q.home.table.Timers.Cancel(&q.again.timer)
+		q.home.table.Timers.Cancel(&q.retry.timer)
 	}
 }
 
 // resume ends a pause. From then on the answer ends it, also if the engine is being closed.
-func (q *question[T]) resume() {
+func (q *query[T]) resume() {
 	q.unlist()
 	q.send()
 }
 
 // end gives it its answer, or why there will be none, unless it has been given up.
-func (q *question[T]) end(v resp.Value, why error) {
+func (q *query[T]) end(v resp.Value, why error) {
 	q.mu.Lock()
 	was, doubt := q.stage, q.doubt
-	q.stage = settled
+	q.stage = completed
 	q.mu.Unlock()
-	if was != settled {
+	if was != completed {
 		q.settle(v, why, doubt)
 	}
 }
 
 // cancel implements pendingOwner.
-func (q *question[T]) cancel(s lockerr.Cancel) bool {
+func (q *query[T]) cancel(s lockerr.Cancel) bool {
 	q.mu.Lock()
 	was, doubt, why := q.stage, q.doubt, q.why
-	q.stage = settled
+	q.stage = completed
 	q.mu.Unlock()
 	switch {
-	case was == settled:
+	case was == completed:
 		return false
-	case was == asked:
-		doubt = doubt || q.how != reads
+	case was == sent:
+		doubt = doubt || q.effect != readOnly
 		why = q.gaveUp(s.Cause)
 	case s.Cause == ErrClosed:
 		why = ErrClosed
-	case was == posed && s.Cause != nil:
+	case was == created && s.Cause != nil:
 		why = lockerr.Wrap(lockerr.NotAsked, s.Cause)
 	default:
 		why = q.unavailable(why, s.Cause)
@@ -231,19 +231,19 @@ func (q *question[T]) cancel(s lockerr.Cancel) bool {
 
 // gaveUp is the error of one whose asker stopped waiting for the answer, for that cause, or because
 // the time was over.
-func (q *question[T]) gaveUp(cause error) error {
+func (q *query[T]) gaveUp(cause error) error {
 	what := error(lockerr.NoAnswer)
 	if cause == nil {
 		what, cause = ErrUnavailable, lockerr.ErrPatience
 	}
-	if q.how != reads {
+	if q.effect != readOnly {
 		return cause
 	}
 	return lockerr.Wrap(what, cause)
 }
 
 // unavailable is the error of one that could not be asked before its asker stopped.
-func (q *question[T]) unavailable(why, cause error) error {
+func (q *query[T]) unavailable(why, cause error) error {
 	is := lockerr.Parts(q.home.unavailable(q.route, why))
 	if cause != nil {
 		is = slices.Insert(slices.Clone(is), 1, cause)
@@ -252,32 +252,32 @@ func (q *question[T]) unavailable(why, cause error) error {
 }
 
 // settle tells the caller.
-func (q *question[T]) settle(v resp.Value, why error, doubt bool) {
+func (q *query[T]) settle(v resp.Value, why error, doubt bool) {
 	q.finish()
-	q.home.table.Timers.Cancel(&q.again.timer)
+	q.home.table.Timers.Cancel(&q.retry.timer)
 	if why != nil && doubt {
 		why = lockerr.Wrap(slices.Insert(slices.Clone(lockerr.Parts(why)), 0, ErrOutcomeUnknown)...)
 	}
-	q.fut.settle(q.verdict(v, why))
+	q.fut.settle(q.result(v, why))
 }
 
 // over implements pendingOwner.
-func (q *question[T]) over() bool {
+func (q *query[T]) over() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.stage == settled
+	return q.stage == completed
 }
 
 // waitOver implements pendingOwner.
-func (q *question[T]) waitOver() { q.cancel(lockerr.Cancel{TimedOut: true}) }
+func (q *query[T]) waitOver() { q.cancel(lockerr.Cancel{TimedOut: true}) }
 
 // abandon and drop make it the source of its future. It holds nothing, and what it does is not
 // taken back.
-func (q *question[T]) abandon() {}
-func (q *question[T]) drop(T)   {}
+func (q *query[T]) abandon() {}
+func (q *query[T]) drop(T)   {}
 
 // answer is the synchronous half: it waits for the answer or for the context.
-func (q *question[T]) answer(ctx context.Context) (T, error) {
+func (q *query[T]) answer(ctx context.Context) (T, error) {
 	if !q.fut.complete.Load() {
 		q.await(ctx, q.ended, q.fut.Done(), q.fut.Abandon)
 	}

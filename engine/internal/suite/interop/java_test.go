@@ -29,7 +29,7 @@ type jvm struct {
 	ended      chan struct{}
 
 	mu      sync.Mutex
-	last    int // the question's number
+	last    int // the query's number
 	waiting map[string]chan string
 }
 

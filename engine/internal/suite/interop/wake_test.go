@@ -128,7 +128,7 @@ func (w *wait) enter(t testing.TB, thread string, d javaDoor) (leave []any) {
 	return d.left(w.ask(thread, d.enter).want(t))
 }
 
-// left is the question that leaves. Java was told that, when it came in.
+// left is the query that leaves. Java was told that, when it came in.
 func (d javaDoor) left(told string) []any {
 	if len(told) == 32 {
 		return append(slices.Clone(d.leave), told)

@@ -233,7 +233,7 @@ func TestHold_ValidUntil_LiesBeforeTheEndOnTheServer(t *testing.T) {
 		check := func(what string, h *engine.Hold) {
 			t.Helper()
 			valid := h.ValidUntil()
-			left := testkit.PTTL(t, s, h.Name()) // the key ends at least this long after the question
+			left := testkit.PTTL(t, s, h.Name()) // the key ends at least this long after the query
 			if asked := time.Now(); valid.After(asked.Add(left)) {
 				t.Errorf("%s: valid until %v, the key ends %v before", what, valid, valid.Sub(asked.Add(left)))
 			}
