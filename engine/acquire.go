@@ -115,25 +115,25 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 // because of which it could not begin.
 func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future bool) (*acquisition, error) {
 	if ctx == nil {
-		return nil, e.bornFailed(m, lockerr.ErrNoContext)
+		return nil, e.failEarly(m, lockerr.ErrNoContext)
 	}
 	if ctx.Err() != nil {
-		return nil, e.bornFailed(m, ctxwatch.CancelOf(ctx).NotAskedErr())
+		return nil, e.failEarly(m, ctxwatch.CancelOf(ctx).NotAskedErr())
 	}
 	o, err := e.resolve(opts, once, m.key.Kind)
 	if err != nil {
-		return nil, e.bornFailed(m, err)
+		return nil, e.failEarly(m, err)
 	}
 	if m.err != nil {
-		return nil, e.bornFailed(m, m.err)
+		return nil, e.failEarly(m, m.err)
 	}
 	parent := heldIn(ctx).carried(e, m.key)
 	if err := m.reenters(parent, o); err != nil {
-		return nil, e.bornFailed(m, err)
+		return nil, e.failEarly(m, err)
 	}
 	a := e.newAcquisition(m, o, future)
 	a.Try = once
-	a.under(parent)
+	a.attachParent(parent)
 	if future {
 		e.watches.Join(ctx, a)
 	}
@@ -141,9 +141,9 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	return a, nil
 }
 
-// under has a re-enter a hold of its name that its context carries, or be granted beside it. It
+// attachParent has a re-enter a hold of its name that its context carries, or be granted beside it. It
 // may be nil.
-func (a *acquisition) under(carried *lockHold) {
+func (a *acquisition) attachParent(carried *lockHold) {
 	switch {
 	case carried == nil:
 	case kind.Kind(a.Kind).Reenters(kind.Kind(carried.Kind)):
@@ -153,9 +153,9 @@ func (a *acquisition) under(carried *lockHold) {
 	}
 }
 
-// bornFailed counts and reports an acquisition that ends before it begins, and returns
+// failEarly counts and reports an acquisition that ends before it begins, and returns
 // its error.
-func (e *Engine) bornFailed(m Mutex, why error) error {
+func (e *Engine) failEarly(m Mutex, why error) error {
 	err := notAcquiredA(m.key.Kind.What(), m.name, why)
 	sh := e.table.Shard(m.route)
 	sh.Lock()
@@ -167,12 +167,12 @@ func (e *Engine) bornFailed(m Mutex, why error) error {
 	return err
 }
 
-// bornFailed is the same for one of several locks, which may be the zero Mutex.
-func (m Mutex) bornFailed(why error) error {
+// failEarly is the same for one of several locks, which may be the zero Mutex.
+func (m Mutex) failEarly(why error) error {
 	if m.home == nil {
 		return notAcquired(m.name, why)
 	}
-	return m.home.bornFailed(m, why)
+	return m.home.failEarly(m, why)
 }
 
 // OnResult implements lock.RequestPort.
@@ -193,7 +193,7 @@ func (a *acquisition) OnResult(h *lock.Hold, why error) {
 func (a *acquisition) Deliver() {
 	if a.Async {
 		a.watch.Leave(a)
-		a.fut.settle(a.fut.value, a.fut.err)
+		a.fut.resolve(a.fut.value, a.fut.err)
 		return
 	}
 	a.fut.done <- struct{}{}
@@ -228,7 +228,7 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 	default:
 		if a.home().world.Wait(ready, done, nil) != 0 {
 			// If the verdict came first it stands; otherwise cancel delivers ours.
-			a.cancel(a.whyStop(ctx))
+			a.cancel(a.cancelReason(ctx))
 			a.home().world.Wait(ready, nil, nil)
 		}
 	}
@@ -237,9 +237,9 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 	return h, err
 }
 
-// whyStop is ctxwatch.CancelOf. The context may be the user's own, and panic. Then the acquisition is
+// cancelReason is ctxwatch.CancelOf. The context may be the user's own, and panic. Then the acquisition is
 // given up, because its caller is gone.
-func (a *acquisition) whyStop(ctx context.Context) lockerr.Cancel {
+func (a *acquisition) cancelReason(ctx context.Context) lockerr.Cancel {
 	asked := false
 	defer func() {
 		if asked {

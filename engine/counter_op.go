@@ -35,14 +35,14 @@ func (e *Engine) counter(name string, k counter.Kind) counterHandle {
 // what is its kind, for people.
 func (c counterHandle) what() string { return [counter.Kinds]string{"semaphore", "latch"}[c.key.Kind] }
 
-// about is an error with the name.
+// withName is an error with the name.
 func (c counterHandle) about(err error) error { return lockerr.WithName(c.what(), c.name, err) }
 
 // maxCount is the highest count that Redisson can read.
 const maxCount = math.MaxInt32
 
-// request is what is asked for.
-type request[T any] struct {
+// counterSpec is what is asked for.
+type counterSpec[T any] struct {
 	what    counter.OpKind
 	n       int
 	once    bool // an acquire that makes one attempt
@@ -54,13 +54,13 @@ type request[T any] struct {
 }
 
 // ask is one operation of a caller on a count, and its future.
-type ask[T any] struct {
+type counterOp[T any] struct {
 	driver.CounterOp
-	request[T]
+	counterSpec[T]
 	count   counterHandle
 	eng     *Engine
 	fut     Future[T]
-	watch   watched
+	watch   counterWaiter
 	ended   <-chan struct{} // of a caller who waits: the Done of its context
 	started clock.Instant
 	opts    options
@@ -69,20 +69,20 @@ type ask[T any] struct {
 	err     error
 }
 
-// watched is an ask that its context cancels.
-type watched struct {
-	ask   *driver.CounterOp
-	place ctxwatch.Slot[*watched]
+// counterWaiter is an ask that its context cancels.
+type counterWaiter struct {
+	op    *driver.CounterOp
+	place ctxwatch.Slot[*counterWaiter]
 }
 
 // WatchSlot and GiveUp implement ctxwatch.Waiter.
-func (w *watched) WatchSlot() *ctxwatch.Slot[*watched] { return &w.place }
-func (w *watched) GiveUp(s lockerr.Cancel) bool        { return w.ask.Cancel(s) }
+func (w *counterWaiter) WatchSlot() *ctxwatch.Slot[*counterWaiter] { return &w.place }
+func (w *counterWaiter) GiveUp(s lockerr.Cancel) bool              { return w.op.Cancel(s) }
 
-func newAsk[T any](c counterHandle, r request[T]) *ask[T] {
-	a := &ask[T]{request: r, count: c}
+func newCounterOp[T any](c counterHandle, r counterSpec[T]) *counterOp[T] {
+	a := &counterOp[T]{counterSpec: r, count: c}
 	a.fut.source = a
-	a.watch.ask = &a.CounterOp
+	a.watch.op = &a.CounterOp
 	if a.eng = c.home; a.eng == nil {
 		a.eng = noEngine() // for its executor
 	}
@@ -91,10 +91,10 @@ func newAsk[T any](c counterHandle, r request[T]) *ask[T] {
 	return a
 }
 
-// begin begins an operation. If nobody waits for it, its context cancels it; a caller who
+// startCounterOp begins an operation. If nobody waits for it, its context cancels it; a caller who
 // waits looks at that himself.
-func begin[T any](ctx context.Context, c counterHandle, r request[T], waits bool) *ask[T] {
-	a := newAsk(c, r)
+func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T], waits bool) *counterOp[T] {
+	a := newCounterOp(c, r)
 	wait, err := a.check(ctx)
 	if err != nil {
 		a.refuse(err)
@@ -105,7 +105,7 @@ func begin[T any](ctx context.Context, c counterHandle, r request[T], waits bool
 	if waits {
 		a.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
 	} else {
-		e.asks.Join(ctx, &a.watch)
+		e.counterWatches.Join(ctx, &a.watch)
 	}
 	var rd counter.Ready
 	a.Shard.Lock()
@@ -148,11 +148,11 @@ func begin[T any](ctx context.Context, c counterHandle, r request[T], waits bool
 
 // look asks how many there are.
 func (c counterHandle) look(ctx context.Context) (int, error) {
-	return begin(ctx, c, request[int]{what: counter.Get, verdict: c.number}, true).await(ctx)
+	return startCounterOp(ctx, c, counterSpec[int]{what: counter.Get, verdict: c.number}, true).await(ctx)
 }
 
 // check checks everything before anything is asked.
-func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
+func (a *counterOp[T]) check(ctx context.Context) (wait time.Duration, err error) {
 	switch c := a.count; {
 	case c.home == nil:
 		return 0, lockerr.Invalid("the zero Semaphore or Latch: get one from the Engine")
@@ -183,7 +183,7 @@ func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 }
 
 // refuse ends an operation that does not begin.
-func (a *ask[T]) refuse(why error) {
+func (a *counterOp[T]) refuse(why error) {
 	a.Drop()
 	a.OnResult(0, why)
 	a.countFailed()
@@ -191,7 +191,7 @@ func (a *ask[T]) refuse(why error) {
 }
 
 // countFailed counts an Acquire that has failed without being asked for. No lock is held.
-func (a *ask[T]) countFailed() {
+func (a *counterOp[T]) countFailed() {
 	if a.what == counter.Acquire && a.err != nil {
 		a.Shard.Lock()
 		a.Shard.CountNotAcquired()
@@ -200,17 +200,17 @@ func (a *ask[T]) countFailed() {
 }
 
 // await is the synchronous half: it waits for the verdict or for the context.
-func (a *ask[T]) await(ctx context.Context) (T, error) {
+func (a *counterOp[T]) await(ctx context.Context) (T, error) {
 	if !a.fut.complete.Load() && a.eng.world.Wait(a.fut.Done(), a.ended, nil) != 0 {
-		a.stop(ctx)
+		a.cancel(ctx)
 		a.eng.world.Wait(a.fut.Done(), nil, nil) // if the verdict came first it stands
 	}
 	return a.fut.Result()
 }
 
-// stop is the end of the context, which may be the user's own, and panic. Then nobody wants
+// cancel is the end of the context, which may be the user's own, and panic. Then nobody wants
 // the result.
-func (a *ask[T]) stop(ctx context.Context) {
+func (a *counterOp[T]) cancel(ctx context.Context) {
 	asked := false
 	defer func() {
 		if !asked {
@@ -224,12 +224,12 @@ func (a *ask[T]) stop(ctx context.Context) {
 
 // The methods below implement counter.OpPort.
 
-func (a *ask[T]) Granted() *counter.Permits {
+func (a *counterOp[T]) Granted() *counter.Permits {
 	a.permits = newPermits(a.count, a.n)
 	return &a.permits.Permits
 }
 
-func (a *ask[T]) OnResult(answer int64, why error) {
+func (a *counterOp[T]) OnResult(answer int64, why error) {
 	a.value, a.err = a.verdict(a.permits, answer, why)
 	if a.what == counter.Acquire && a.eng.hooks.acquired {
 		wait := a.eng.clock.Stamp().Sub(a.started)
@@ -242,23 +242,23 @@ func (a *ask[T]) OnResult(answer int64, why error) {
 	}
 }
 
-func (a *ask[T]) Deliver() {
+func (a *counterOp[T]) Deliver() {
 	a.watch.place.Leave(&a.watch)
-	a.fut.settle(a.value, a.err)
+	a.fut.resolve(a.value, a.err)
 }
 
 // The methods below make an ask the source of its future.
 
-func (a *ask[T]) executor() *executor.Executor { return &a.eng.exec }
+func (a *counterOp[T]) executor() *executor.Executor { return &a.eng.exec }
 
 // abandon cancels who waits. What changes the count goes on: it cannot be taken back.
-func (a *ask[T]) abandon() {
+func (a *counterOp[T]) abandon() {
 	if a.what == counter.Acquire || a.what == counter.Await {
 		a.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned})
 	}
 }
 
-func (a *ask[T]) drop(v T) {
+func (a *counterOp[T]) drop(v T) {
 	if a.unwant != nil {
 		a.unwant(v)
 	}

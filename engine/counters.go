@@ -42,26 +42,26 @@ func (s Semaphore) Name() string { return s.name }
 // ended are given back. ErrOutcomeUnknown: the server may have granted them, and nobody knows;
 // if so, they are lost.
 func (s Semaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Permits, error) {
-	return s.acquire(ctx, request[*Permits]{n: n, options: opts, free: true}, true).await(ctx)
+	return s.acquire(ctx, counterSpec[*Permits]{n: n, options: opts, free: true}, true).await(ctx)
 }
 
 // TryAcquire is for one answer of the server. It fails with ErrHeld if there are not n permits, or if others
 // of this process wait for some, and with ErrNoPermits if nobody has called TrySetPermits. It takes at most Config.CommandTimeout.
 func (s Semaphore) TryAcquire(ctx context.Context, n int) (*Permits, error) {
-	return s.acquire(ctx, request[*Permits]{n: n, once: true}, true).await(ctx)
+	return s.acquire(ctx, counterSpec[*Permits]{n: n, once: true}, true).await(ctx)
 }
 
 // AcquireAsync is Acquire without the waiting. Abandon a future that you no longer want.
 func (s Semaphore) AcquireAsync(ctx context.Context, n int, opts ...Option) *Future[*Permits] {
-	return &s.acquire(ctx, request[*Permits]{n: n, options: opts, free: true}, false).fut
+	return &s.acquire(ctx, counterSpec[*Permits]{n: n, options: opts, free: true}, false).fut
 }
 
 // TryAcquireAsync is TryAcquire without the waiting.
 func (s Semaphore) TryAcquireAsync(ctx context.Context, n int) *Future[*Permits] {
-	return &s.acquire(ctx, request[*Permits]{n: n, once: true}, false).fut
+	return &s.acquire(ctx, counterSpec[*Permits]{n: n, once: true}, false).fut
 }
 
-func (s Semaphore) acquire(ctx context.Context, r request[*Permits], waits bool) *ask[*Permits] {
+func (s Semaphore) acquire(ctx context.Context, r counterSpec[*Permits], waits bool) *counterOp[*Permits] {
 	r.what = counter.Acquire
 	r.verdict = func(p *permits, _ int64, why error) (*Permits, error) {
 		if why != nil {
@@ -70,19 +70,19 @@ func (s Semaphore) acquire(ctx context.Context, r request[*Permits], waits bool)
 		return &Permits{p: p}, nil
 	}
 	r.unwant = func(p *Permits) { p.ReleaseAsync() }
-	return begin(ctx, s.counterHandle, r, waits)
+	return startCounterOp(ctx, s.counterHandle, r, waits)
 }
 
 // TrySetPermits gives a semaphore that does not exist n permits, and reports whether it did. It
 // leaves one that exists as it is.
 func (s Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	return begin(ctx, s.counterHandle, request[bool]{what: counter.Set, n: n, verdict: s.yes}, true).await(ctx)
+	return startCounterOp(ctx, s.counterHandle, counterSpec[bool]{what: counter.Set, n: n, verdict: s.yes}, true).await(ctx)
 }
 
 // AddPermits gives the semaphore delta more permits, or takes some away if delta is negative.
 // It can have fewer than none then.
 func (s Semaphore) AddPermits(ctx context.Context, delta int) error {
-	_, err := begin(ctx, s.counterHandle, request[struct{}]{what: counter.Add, n: delta, verdict: s.nothing}, true).await(ctx)
+	_, err := startCounterOp(ctx, s.counterHandle, counterSpec[struct{}]{what: counter.Add, n: delta, verdict: s.nothing}, true).await(ctx)
 	return err
 }
 
@@ -92,7 +92,7 @@ func (s Semaphore) Available(ctx context.Context) (int, error) { return s.look(c
 // Drain takes all free permits, and returns how many they were. The drained permits belong to
 // nobody; return them with AddPermits.
 func (s Semaphore) Drain(ctx context.Context) (int, error) {
-	return begin(ctx, s.counterHandle, request[int]{what: counter.Drain, verdict: s.number}, true).await(ctx)
+	return startCounterOp(ctx, s.counterHandle, counterSpec[int]{what: counter.Drain, verdict: s.number}, true).await(ctx)
 }
 
 // Permits are what an Acquire was granted. Give them back with Release, once, from any
@@ -164,9 +164,9 @@ func (p *Permits) Release(ctx context.Context) error {
 // ReleaseAsync is Release without the waiting.
 func (p *Permits) ReleaseAsync() *Future[struct{}] { return &p.release().fut }
 
-func (p *Permits) release() *ask[struct{}] {
+func (p *Permits) release() *counterOp[struct{}] {
 	in := p.p
-	a := newAsk(in.count, request[struct{}]{what: counter.Release, verdict: in.count.nothing})
+	a := newCounterOp(in.count, counterSpec[struct{}]{what: counter.Release, verdict: in.count.nothing})
 	var rd counter.Ready
 	a.Shard.Lock()
 	err := in.giveBack(&a.Op, &rd)
@@ -250,7 +250,7 @@ func (l Latch) Name() string { return l.name }
 // that is closed as it is. As with Redisson, a count of 0 leaves a key: the latch is open then, and
 // no TrySetCount closes it before a CountDown has deleted the key.
 func (l Latch) TrySetCount(ctx context.Context, n int) (bool, error) {
-	return begin(ctx, l.counterHandle, request[bool]{what: counter.SetCount, n: n, verdict: l.yes}, true).await(ctx)
+	return startCounterOp(ctx, l.counterHandle, counterSpec[bool]{what: counter.SetCount, n: n, verdict: l.yes}, true).await(ctx)
 }
 
 // CountDown counts down by one. At zero the latch opens, for everybody. It waits for the
@@ -272,8 +272,8 @@ func (l Latch) CountDownAsync(ctx context.Context) *Future[struct{}] {
 	return &l.countDown(ctx, false).fut
 }
 
-func (l Latch) countDown(ctx context.Context, waits bool) *ask[struct{}] {
-	return begin(ctx, l.counterHandle, request[struct{}]{what: counter.CountDown, free: true, verdict: l.nothing}, waits)
+func (l Latch) countDown(ctx context.Context, waits bool) *counterOp[struct{}] {
+	return startCounterOp(ctx, l.counterHandle, counterSpec[struct{}]{what: counter.CountDown, free: true, verdict: l.nothing}, waits)
 }
 
 // Count returns the count: 0 if the latch is open.
@@ -296,6 +296,6 @@ func (l Latch) AwaitAsync(ctx context.Context, opts ...Option) *Future[struct{}]
 	return &l.await(ctx, opts, false).fut
 }
 
-func (l Latch) await(ctx context.Context, opts []Option, waits bool) *ask[struct{}] {
-	return begin(ctx, l.counterHandle, request[struct{}]{what: counter.Await, options: opts, free: true, verdict: l.nothing}, waits)
+func (l Latch) await(ctx context.Context, opts []Option, waits bool) *counterOp[struct{}] {
+	return startCounterOp(ctx, l.counterHandle, counterSpec[struct{}]{what: counter.Await, options: opts, free: true, verdict: l.nothing}, waits)
 }

@@ -33,16 +33,16 @@ type Engine struct{ *core }
 // core is what is behind an Engine: fmt, which would read fields that others write, stops at the
 // pointer to it.
 type core struct {
-	cfg      Config // without passwords
-	clock    clock.Clock
-	world    env.Env
-	watches  ctxwatch.Watches[*acquisition]
-	asks     ctxwatch.Watches[*watched]
-	pending  pendingOps
-	exec     executor.Executor
-	hooks    hookSet
-	failures watchdog.Failures
-	table    driver.Table
+	cfg            Config // without passwords
+	clock          clock.Clock
+	world          env.Env
+	watches        ctxwatch.Watches[*acquisition]
+	counterWatches ctxwatch.Watches[*counterWaiter]
+	pending        pendingOps
+	exec           executor.Executor
+	hooks          hookSet
+	failures       watchdog.Failures
+	table          driver.Table
 
 	// The pools are this engine's alone: what they hold has a channel, and one that
 	// was made in a testing/synctest bubble must never come out in another.
@@ -93,9 +93,9 @@ func start(cfg Config, w env.Env) *Engine {
 	e.cfg.Password, e.cfg.SentinelPassword = "", ""
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.over = make(chan struct{})
-	e.watches.AfterFunc, e.asks.AfterFunc, e.pending.watches.AfterFunc = w.AfterFunc, w.AfterFunc, w.AfterFunc
+	e.watches.AfterFunc, e.counterWatches.AfterFunc, e.pending.watches.AfterFunc = w.AfterFunc, w.AfterFunc, w.AfterFunc
 	e.table.Init(driver.Config{
-		Engine: (*front)(e), ID: newUUID(w.RandRead), Lock: cfg.lockConfig(), World: w,
+		Engine: (*driverPort)(e), ID: newUUID(w.RandRead), Lock: cfg.lockConfig(), World: w,
 		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster,
 	})
 	e.exec.Init(w.Go, cfg.Executor)
@@ -207,7 +207,7 @@ func (e *Engine) String() string {
 // noEngine has an executor for the futures of a zero Mutex and its like.
 func noEngine() *Engine {
 	e := &Engine{new(core)}
-	e.table.Engine = (*front)(e)
+	e.table.Engine = (*driverPort)(e)
 	return e
 }
 
@@ -217,13 +217,13 @@ func (e *Engine) owns(owner string) bool {
 }
 
 // engineOf is the engine that a shard is of.
-func engineOf(s *driver.Shard) *Engine { return (*Engine)(s.Table.Engine.(*front)) }
+func engineOf(s *driver.Shard) *Engine { return (*Engine)(s.Table.Engine.(*driverPort)) }
 
-// front is an Engine as its table sees it: a driver.Engine.
-type front Engine
+// driverPort is an Engine as its table sees it: a driver.Engine.
+type driverPort Engine
 
 // LossError implements driver.Engine.
-func (f *front) LossError(k uint8, name string, why lock.Loss) error {
+func (f *driverPort) LossError(k uint8, name string, why lock.Loss) error {
 	lost := &LostError{Name: name, Reason: LostReason(why), what: kind.Kind(k).What()}
 	if why == lock.NotRenewed {
 		e := (*Engine)(f)
@@ -250,15 +250,15 @@ func (e *notRenewed) Error() string { return NotRenewed.String() + ": " + locker
 func (e *notRenewed) Unwrap() error { return e.why }
 
 // AckError implements driver.Engine.
-func (f *front) AckError(k uint8, name string, ack *resp.Ack) error {
+func (f *driverPort) AckError(k uint8, name string, ack *resp.Ack) error {
 	return (*Engine)(f).ackError(kind.Kind(k).What(), name, ack)
 }
 
 // NotPublished implements driver.Engine.
-func (f *front) NotPublished(name string) { (*Engine)(f).logUnheard(name) }
+func (f *driverPort) NotPublished(name string) { (*Engine)(f).logNotPublished(name) }
 
 // Spawn implements driver.Engine.
-func (f *front) Spawn(run func()) { f.exec.Spawn(run) }
+func (f *driverPort) Spawn(run func()) { f.exec.Spawn(run) }
 
 func newUUID(secret func([]byte)) string {
 	var b [16]byte

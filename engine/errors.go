@@ -238,11 +238,11 @@ func (e *NotAcquiredError) refused() bool {
 	return false
 }
 
-// about is err with the lock's name in its text. A LostError and an AckError have it.
-func about(name string, err error) error { return aboutA("", name, err) }
+// withName is err with the lock's name in its text. A LostError and an AckError have it.
+func withName(name string, err error) error { return withKind("", name, err) }
 
-// aboutA is about for what may be something else than a lock.
-func aboutA(what, name string, err error) error {
+// withKind is about for what may be something else than a lock.
+func withKind(what, name string, err error) error {
 	switch err.(type) {
 	case nil, *LostError, *AckError:
 		return err

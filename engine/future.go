@@ -33,11 +33,11 @@ type Future[T any] struct {
 type after[T any] struct {
 	then   []func(T, error)
 	tell   []tell
-	direct func(T, error) // of this package: see hearDirectly
+	direct func(T, error) // of this package: see onComplete
 }
 
-// hear returns after, made if need be. The caller holds mu.
-func (f *Future[T]) hear() *after[T] {
+// callbacks returns after, made if need be. The caller holds mu.
+func (f *Future[T]) callbacks() *after[T] {
 	if f.after == nil {
 		f.after = new(after[T])
 	}
@@ -118,7 +118,7 @@ func (f *Future[T]) OnComplete(fn func(T, error)) {
 	f.mu.Lock()
 	// If functions registered earlier have not been called yet, the goroutine that
 	// calls them calls this one, too.
-	a := f.hear()
+	a := f.callbacks()
 	start := f.complete.Load() && a.then == nil
 	a.then = append(a.then, fn)
 	f.mu.Unlock()
@@ -163,26 +163,26 @@ func (f *Future[T]) Format(s fmt.State, verb rune) {
 	redact.Format(s, verb, text)
 }
 
-// failed is the source of a future that failed before anything was begun.
-type failed[T any] struct{ exec *executor.Executor }
+// failedSource is the source of a future that failed before anything was begun.
+type failedSource[T any] struct{ exec *executor.Executor }
 
-func (s failed[T]) executor() *executor.Executor { return s.exec }
-func (failed[T]) abandon()                       {}
-func (failed[T]) drop(T)                         {}
+func (s failedSource[T]) executor() *executor.Executor { return s.exec }
+func (failedSource[T]) abandon()                       {}
+func (failedSource[T]) drop(T)                         {}
 
 // failedFuture is a future that failed before anything was begun; e may be nil.
 func failedFuture[T any](e *Engine, err error) *Future[T] {
 	if e == nil {
 		e = noEngine() // for its executor
 	}
-	f := &Future[T]{source: failed[T]{&e.exec}}
+	f := &Future[T]{source: failedSource[T]{&e.exec}}
 	var none T
-	f.settle(none, err)
+	f.resolve(none, err)
 	return f
 }
 
-// settle completes the future, once.
-func (f *Future[T]) settle(value T, err error) {
+// resolve completes the future, once.
+func (f *Future[T]) resolve(value T, err error) {
 	f.mu.Lock()
 	if f.complete.Load() {
 		panic("BUG: engine: future completed twice")
@@ -216,12 +216,12 @@ func (f *Future[T]) settle(value T, err error) {
 	}
 }
 
-// hearDirectly has fn called on the goroutine that completes the future, perhaps an event
+// onComplete has fn called on the goroutine that completes the future, perhaps an event
 // loop, with no lock held. So fn is never a user's, and does not block.
-func (f *Future[T]) hearDirectly(fn func(T, error)) {
+func (f *Future[T]) onComplete(fn func(T, error)) {
 	f.mu.Lock()
 	if !f.complete.Load() {
-		f.hear().direct = fn
+		f.callbacks().direct = fn
 		f.mu.Unlock()
 		return
 	}
@@ -246,7 +246,7 @@ func (f *Future[T]) tell(to chan<- int, index int) {
 		to <- index
 		return
 	}
-	a := f.hear()
+	a := f.callbacks()
 	a.tell = append(a.tell, tell{to, index})
 }
 

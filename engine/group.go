@@ -151,7 +151,7 @@ func (g *group) add(c *heldContext) error {
 	return g.ending
 }
 
-// settle makes why the end, if it is one and the first, and returns the end. The
+// resolve makes why the end, if it is one and the first, and returns the end. The
 // contexts may end later: the lock may have ended already, and the goroutine that is to end
 // them may not have run yet.
 func (g *group) settle(why error) error {
@@ -191,9 +191,9 @@ func (c *heldContext) isOf(whole hold, locks []*lockHold) bool {
 	return c.hold.h == whole
 }
 
-// unlockingAll is one Unlock of several locks, and waits for their releases: for all of them,
+// groupUnlock is one Unlock of several locks, and waits for their releases: for all of them,
 // or for as many as are needed.
-type unlockingAll struct {
+type groupUnlock struct {
 	fut   Future[struct{}]
 	eng   *Engine
 	of    []*lockHold
@@ -207,26 +207,26 @@ type unlockingAll struct {
 	settled      bool
 }
 
-func (u *unlockingAll) executor() *executor.Executor { return &u.eng.exec }
-func (u *unlockingAll) abandon()                     {} // a release is never taken back
-func (u *unlockingAll) drop(struct{})                {}
+func (u *groupUnlock) executor() *executor.Executor { return &u.eng.exec }
+func (u *groupUnlock) abandon()                     {} // a release is never taken back
+func (u *groupUnlock) drop(struct{})                {}
 
-func newUnlockingAll(e *Engine, of []*lockHold, need int, judge func([]error) error) *unlockingAll {
-	u := &unlockingAll{
+func newGroupUnlock(e *Engine, of []*lockHold, need int, judge func([]error) error) *groupUnlock {
+	u := &groupUnlock{
 		eng: e, of: of, each: make([]*unlocking, len(of)),
 		need: need, judge: judge, left: len(of),
 	}
 	u.fut.source = u
 	for i, h := range of {
 		u.each[i] = h.home().newUnlocking(true)
-		u.each[i].fut.hearDirectly(u.oneEnded)
+		u.each[i].fut.onComplete(u.oneEnded)
 	}
 	return u
 }
 
-// begin ends what was made of the locks, and then releases them: soon, or on a goroutine. Some
+// startCounterOp ends what was made of the locks, and then releases them: soon, or on a goroutine. Some
 // are live for a moment more, though the user may have let go of the Hold.
-func (u *unlockingAll) begin(g *group, soon bool) {
+func (u *groupUnlock) begin(g *group, soon bool) {
 	g.unwatch()
 	if soon {
 		u.release(g)
@@ -237,12 +237,12 @@ func (u *unlockingAll) begin(g *group, soon bool) {
 
 // release ends what was made of the locks, and then releases them. If a context of
 // the user's panics, its own or that of a re-entry, the panic goes on after that.
-func (u *unlockingAll) release(g *group) {
+func (u *groupUnlock) release(g *group) {
 	defer u.releaseFrom(0)
 	g.End(ErrReleased)
 }
 
-func (u *unlockingAll) releaseFrom(i int) {
+func (u *groupUnlock) releaseFrom(i int) {
 	through := false
 	defer func() {
 		if !through {
@@ -257,7 +257,7 @@ func (u *unlockingAll) releaseFrom(i int) {
 }
 
 // oneEnded settles the whole when all have an answer, or enough.
-func (u *unlockingAll) oneEnded(_ struct{}, err error) {
+func (u *groupUnlock) oneEnded(_ struct{}, err error) {
 	u.mu.Lock()
 	u.left--
 	switch {
@@ -272,21 +272,21 @@ func (u *unlockingAll) oneEnded(_ struct{}, err error) {
 	u.settled = u.settled || settle
 	u.mu.Unlock()
 	if settle {
-		u.fut.settle(struct{}{}, u.result(nil))
+		u.fut.resolve(struct{}{}, u.result(nil))
 	}
 }
 
 // done reports whether as many have been released as are needed, and the caller was told.
-func (u *unlockingAll) done() bool {
+func (u *groupUnlock) done() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.settled && u.enough()
 }
 
 // enough reports whether as many have been released as are needed. The caller holds mu.
-func (u *unlockingAll) enough() bool { return u.now+u.before >= u.need }
+func (u *groupUnlock) enough() bool { return u.now+u.before >= u.need }
 
-func (u *unlockingAll) wait(ctx context.Context, whole hold) error {
+func (u *groupUnlock) wait(ctx context.Context, whole hold) error {
 	if ctx == nil {
 		return lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext)
 	}
@@ -309,7 +309,7 @@ func (u *unlockingAll) wait(ctx context.Context, whole hold) error {
 
 // result is the error of the whole: none if enough were released. Locks whose release goes on
 // are unsettled, for a caller who stops waiting, for that cause.
-func (u *unlockingAll) result(cause error) error {
+func (u *groupUnlock) result(cause error) error {
 	u.mu.Lock()
 	released := u.enough() && u.now > 0
 	u.mu.Unlock()

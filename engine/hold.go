@@ -195,5 +195,5 @@ func (p partHold) unlockAsync(bool) *Future[struct{}] {
 func (p partHold) extend(context.Context, time.Duration) error { return p.refusal("extend") }
 
 func (p partHold) refusal(what string) error {
-	return about(p.name(), lockerr.Invalid("a part of the hold %s: %s that", p.whole.describe(), what))
+	return withName(p.name(), lockerr.Invalid("a part of the hold %s: %s that", p.whole.describe(), what))
 }

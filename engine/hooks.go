@@ -285,7 +285,7 @@ func (e *Engine) logLost(h *lockHold, why LostReason) {
 	e.log(slog.LevelWarn, "pawl: a lock was lost", args...)
 }
 
-func (e *Engine) logUnheard(name string) {
+func (e *Engine) logNotPublished(name string) {
 	e.log(slog.LevelError, "pawl: released, but this user may not publish, or the cluster lacks the messages that Sharding asks for: waiters sleep until their next look (see the ACL rules in docs/operations.md)",
 		"lock", lockerr.Shorten(name))
 }

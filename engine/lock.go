@@ -80,9 +80,9 @@ func triedRun(ctx context.Context, h *Hold, err error, fn func(context.Context, 
 	return true, runUnder(ctx, h, fn)
 }
 
-// patienceOf is how long the release of several locks is waited for that has no context of
+// releaseTimeout is how long the release of several locks is waited for that has no context of
 // its own.
-func patienceOf(locks []Mutex) (d time.Duration) {
+func releaseTimeout(locks []Mutex) (d time.Duration) {
 	for _, m := range locks {
 		d = max(d, m.home.cfg.CommandTimeout)
 	}

@@ -105,7 +105,7 @@ func (h *lockHold) extend(ctx context.Context, d time.Duration) error {
 	return h.about(h.ExtendBy(ctx, d))
 }
 
-func (h *lockHold) about(err error) error { return aboutA(kind.Kind(h.Kind).What(), h.Name, err) }
+func (h *lockHold) about(err error) error { return withKind(kind.Kind(h.Kind).What(), h.Name, err) }
 
 func (h *lockHold) patience() time.Duration { return h.home().cfg.CommandTimeout }
 func (h *lockHold) parts() []*lockHold      { return nil }
@@ -151,13 +151,13 @@ type tenure struct {
 }
 
 // NewGrant and NewHold implement driver.Engine.
-func (f *front) NewGrant(r *lock.Entry) *lock.Hold {
+func (f *driverPort) NewGrant(r *lock.Entry) *lock.Hold {
 	t := new(tenure)
 	t.first.Init(&t.first, &t.tenure, r)
 	return t.first.new()
 }
 
-func (f *front) NewHold(of *lock.Hold) *lock.Hold {
+func (f *driverPort) NewHold(of *lock.Hold) *lock.Hold {
 	h := new(lockHold)
 	h.InitBeside(h, of)
 	return h.new()
@@ -285,7 +285,7 @@ func (u *unlocking) drop(struct{})                {}
 // Deliver implements lock.UnlockPort.
 func (u *unlocking) Deliver() {
 	if u.ready == nil {
-		u.fut.settle(struct{}{}, u.Err)
+		u.fut.resolve(struct{}{}, u.Err)
 		return
 	}
 	u.ready <- struct{}{}

@@ -224,7 +224,7 @@ type ending struct {
 	removed bool         // others have taken the lock away
 }
 
-// begin takes a lock and has prepare make contexts of the hold; once more if it ended
+// startCounterOp takes a lock and has prepare make contexts of the hold; once more if it ended
 // before they were made. The server does not forget it: a machine that is busy with tests
 // may take longer than the margin, and here it is our order that counts.
 func (w ending) begin(t *testing.T, s *redistest.Server, prepare func(c *scene, of *Hold)) *scene {

@@ -155,11 +155,11 @@ func (l MultiLock) engine() *Engine {
 	return l.all.locks[0].home
 }
 
-// begin checks everything that can be known before anything is sent.
+// startCounterOp checks everything that can be known before anything is sent.
 func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (*multiLockAcquisition, error) {
 	o, parents, failed, err := l.check(ctx, opts, once)
 	if err != nil {
-		return nil, failed.bornFailed(err)
+		return nil, failed.failEarly(err)
 	}
 	return startMultiLockAcquisition(ctx, l.all.locks, o, parents, once, async), nil
 }

@@ -61,7 +61,7 @@ func (m *multiHold) describe() string        { return namesOf(m.of) }
 func (m *multiHold) home() *Engine           { return m.of[0].home }
 func (m *multiHold) locks() []*lockHold      { return m.holds }
 func (m *multiHold) parts() []*lockHold      { return m.holds }
-func (m *multiHold) patience() time.Duration { return patienceOf(m.of) }
+func (m *multiHold) patience() time.Duration { return releaseTimeout(m.of) }
 func (m *multiHold) ended() <-chan struct{}  { return m.done }
 
 func (m *multiHold) servers() []string {
@@ -120,8 +120,8 @@ func (m *multiHold) unlockAsync(byUser bool) *Future[struct{}] {
 	return &m.unlockAll(byUser).fut
 }
 
-func (m *multiHold) unlockAll(byUser bool) *unlockingAll {
-	u := newUnlockingAll(m.home(), m.holds, len(m.holds), joined)
+func (m *multiHold) unlockAll(byUser bool) *groupUnlock {
+	u := newGroupUnlock(m.home(), m.holds, len(m.holds), joined)
 	soon := byUser && m.endsSoon()
 	if m.err() == nil { // not lost by the clock
 		m.settle(ErrReleased)
@@ -135,7 +135,7 @@ func (m *multiHold) extend(ctx context.Context, d time.Duration) error {
 	var wait time.Duration
 	for _, h := range m.holds {
 		if err := h.MayExtend(ctx, d); err != nil {
-			return about(h.Name, err) // nothing was sent
+			return withName(h.Name, err) // nothing was sent
 		}
 		wait = max(wait, h.ExtendPatience())
 	}
@@ -155,7 +155,7 @@ func (m *multiHold) extend(ctx context.Context, d time.Duration) error {
 	}
 	errs := make([]error, len(m.holds))
 	for i, one := range all {
-		errs[i] = about(one.h.Name, one.h.AwaitExtend(ctx, one.x, one.ahead, one.err, patience))
+		errs[i] = withName(one.h.Name, one.h.AwaitExtend(ctx, one.x, one.ahead, one.err, patience))
 	}
 	return joined(errs)
 }

@@ -110,7 +110,7 @@ func (g *multiLockAcquisition) do(s multilock.Ready) {
 	case multilock.Fail:
 		g.giveBack()
 		g.finish()
-		g.fut.settle(nil, notAcquired(g.locks[s.At].name, s.Why))
+		g.fut.resolve(nil, notAcquired(g.locks[s.At].name, s.Why))
 	}
 }
 
@@ -134,7 +134,7 @@ func (g *multiLockAcquisition) ask(i int, s multilock.Ready) {
 	if a.Try && !g.once {
 		a.More().AnyRefusal = true
 	}
-	a.under(g.parts[i].parent)
+	a.attachParent(g.parts[i].parent)
 	g.mu.Lock()
 	g.parts[i].pending = a
 	stop := g.all.View().Stop
@@ -142,7 +142,7 @@ func (g *multiLockAcquisition) ask(i int, s multilock.Ready) {
 	if stop != nil {
 		a.cancel(*stop) // enqueue finds it ended
 	}
-	a.fut.hearDirectly(func(h *Hold, err error) { g.onResult(i, h, err) })
+	a.fut.onComplete(func(h *Hold, err error) { g.onResult(i, h, err) })
 	e.enqueue(a, m, g.opts)
 }
 
@@ -201,7 +201,7 @@ func (g *multiLockAcquisition) bind() {
 	g.all.Bound()
 	g.mu.Unlock()
 	g.finish()
-	g.fut.settle(m.newHold(m, g.opts.lease == 0), nil)
+	g.fut.resolve(m.newHold(m, g.opts.lease == 0), nil)
 }
 
 // cancelTries gives up what is asked for.

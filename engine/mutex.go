@@ -342,15 +342,15 @@ func (m Mutex) changed(v resp.Value, why error) (bool, error) {
 	case v.Kind != wire.KindInt:
 		return false, m.about(lockerr.Wrap(ErrOutcomeUnknown, driver.ErrReply))
 	case v.Int == script.Unheard:
-		m.home.logUnheard(m.key.Name)
+		m.home.logNotPublished(m.key.Name)
 	}
 	return v.Int == script.Done || v.Int == script.Unheard, nil
 }
 
-// about names the lock in an error, if it has a name.
+// withName names the lock in an error, if it has a name.
 func (m Mutex) about(err error) error {
 	if m.name == "" {
 		return err
 	}
-	return aboutA(m.key.Kind.What(), m.name, err)
+	return withKind(m.key.Kind.What(), m.name, err)
 }

@@ -74,7 +74,7 @@ func startQuery[T any](ctx context.Context, m Mutex, i querySpec[T], waits bool)
 		if q.home = noEngine(); m.home != nil { // for its executor
 			q.home = m.home
 		}
-		q.fut.settle(q.result(resp.Value{}, err))
+		q.fut.resolve(q.result(resp.Value{}, err))
 		return q
 	}
 	if waits {
@@ -251,14 +251,14 @@ func (q *query[T]) unavailable(why, cause error) error {
 	return lockerr.Wrap(is...)
 }
 
-// settle tells the caller.
+// resolve tells the caller.
 func (q *query[T]) settle(v resp.Value, why error, doubt bool) {
 	q.finish()
 	q.home.table.Timers.Cancel(&q.retry.timer)
 	if why != nil && doubt {
 		why = lockerr.Wrap(slices.Insert(slices.Clone(lockerr.Parts(why)), 0, ErrOutcomeUnknown)...)
 	}
-	q.fut.settle(q.result(v, why))
+	q.fut.resolve(q.result(v, why))
 }
 
 // over implements pendingOwner.

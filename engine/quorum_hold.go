@@ -20,7 +20,7 @@ func (h quorumHold) permitIDs() []string     { return nil }
 func (h quorumHold) describe() string        { return quorumText(h.q.locks) }
 func (h quorumHold) home() *Engine           { return h.q.home }
 func (h quorumHold) parts() []*lockHold      { return h.locks() }
-func (h quorumHold) patience() time.Duration { return patienceOf(h.q.locks) }
+func (h quorumHold) patience() time.Duration { return releaseTimeout(h.q.locks) }
 func (h quorumHold) ended() <-chan struct{}  { return h.q.group.done }
 
 func (h quorumHold) locks() (all []*lockHold) {
@@ -128,7 +128,7 @@ func (h quorumHold) unlockAsync(byUser bool) *Future[struct{}] {
 	return &h.unlockAll(byUser).fut
 }
 
-func (h quorumHold) unlockAll(byUser bool) *unlockingAll {
+func (h quorumHold) unlockAll(byUser bool) *groupUnlock {
 	q := h.q
 	soon := byUser && q.group.endsSoon()
 	why := h.err() // also by the clock
@@ -140,12 +140,12 @@ func (h quorumHold) unlockAll(byUser bool) *unlockingAll {
 	if len(votes) == 0 || earlier != nil && earlier.done() { // lost, or released before
 		verdict := why
 		if why == ErrReleased {
-			verdict = about(h.name(), ErrNotHeld)
+			verdict = withName(h.name(), ErrNotHeld)
 		}
-		u := newUnlockingAll(q.home, nil, 1, func([]error) error { return verdict })
+		u := newGroupUnlock(q.home, nil, 1, func([]error) error { return verdict })
 		q.home.exec.Spawn(func() {
-			defer u.fut.settle(struct{}{}, verdict) // when the contexts have ended
-			defer q.run(&do, false)                 // even if one of the user's ends the goroutine
+			defer u.fut.resolve(struct{}{}, verdict) // when the contexts have ended
+			defer q.run(&do, false)                  // even if one of the user's ends the goroutine
 			q.group.End(why)
 		})
 		return u
@@ -156,7 +156,7 @@ func (h quorumHold) unlockAll(byUser bool) *unlockingAll {
 	for i, v := range votes {
 		of[i] = voteOf(v).hold
 	}
-	u := newUnlockingAll(q.home, of, q.Majority(), func(errs []error) error { return q.unreleased(votes, errs) })
+	u := newGroupUnlock(q.home, of, q.Majority(), func(errs []error) error { return q.unreleased(votes, errs) })
 	q.mu.Lock()
 	q.unlocked = cmp.Or(q.unlocked, u)
 	q.mu.Unlock()
@@ -166,7 +166,7 @@ func (h quorumHold) unlockAll(byUser bool) *unlockingAll {
 
 // extend returns when a majority has done so, else the error joins those of the servers.
 func (h quorumHold) extend(ctx context.Context, d time.Duration) error {
-	return about(h.name(), h.extendBy(ctx, d))
+	return withName(h.name(), h.extendBy(ctx, d))
 }
 
 func (h quorumHold) extendBy(ctx context.Context, d time.Duration) error {

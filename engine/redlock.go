@@ -203,11 +203,11 @@ func (l QuorumLock) engine() *Engine {
 	return l.all.locks[0].home
 }
 
-// begin checks everything that can be known before anything is sent.
+// startCounterOp checks everything that can be known before anything is sent.
 func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*redLockAcquisition, *Future[*Hold], error) {
 	o, held, parents, failed, err := l.check(ctx, opts, once)
 	if err != nil {
-		return nil, nil, failed.bornFailed(err)
+		return nil, nil, failed.failEarly(err)
 	}
 	q, fut := startRedLockAcquisition(ctx, l.all, o, held, parents, once, async)
 	return q, fut, nil

@@ -31,7 +31,7 @@ type redLockAcquisition struct {
 
 	mu sync.Mutex
 	quorum.Machine
-	unlocked *unlockingAll // by Unlock
+	unlocked *groupUnlock // by Unlock
 }
 
 // startRedLockAcquisition starts to ask for the lock. It does not block. parents are those that held carries.
@@ -138,15 +138,15 @@ func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 	}
 }
 
-// settle tells the caller what became of it.
+// resolve tells the caller what became of it.
 func (q *redLockAcquisition) settle(do *quorum.Ready) {
 	fut := q.fut
 	q.fut = nil
 	q.finish()
 	if do.Won {
-		fut.settle(q.group.newHold(quorumHold{q}, q.opts.lease == 0), nil)
+		fut.resolve(q.group.newHold(quorumHold{q}, q.opts.lease == 0), nil)
 	} else {
-		fut.settle(nil, do.Failed)
+		fut.resolve(nil, do.Failed)
 	}
 }
 
@@ -157,13 +157,13 @@ func (q *redLockAcquisition) enqueue(i int, a *acquisition, mayOverflow bool) {
 	q.mu.Unlock()
 	if h := q.carried(i); h != nil {
 		a.Shard.Lock()
-		a.under(h)
+		a.attachParent(h)
 		a.Shard.Unlock()
 	}
 	if s != nil {
 		a.cancel(*s) // enqueue finds it ended
 	}
-	a.fut.hearDirectly(func(h *Hold, err error) { q.onResult(i, h, err) })
+	a.fut.onComplete(func(h *Hold, err error) { q.onResult(i, h, err) })
 	q.locks[i].home.enqueue(a, q.locks[i], q.opts)
 }
 

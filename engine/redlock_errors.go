@@ -177,7 +177,7 @@ func (q *redLockAcquisition) unreleased(votes []*quorum.Vote, errs []error) erro
 	}
 	switch {
 	case before >= q.Majority():
-		return about(q.locks[0].name, ErrNotHeld)
+		return withName(q.locks[0].name, ErrNotHeld)
 	case len(votes)-gone < q.Majority():
 		return &LostError{Name: q.locks[0].name, Reason: last.Reason, Err: &tooFew{len(votes) - gone, len(q.locks), losses}}
 	}

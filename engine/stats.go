@@ -133,7 +133,7 @@ func (e *Engine) inside() (in env.Snapshot) {
 	e.pending.mu.Lock()
 	in.Many = len(e.pending.listed)
 	e.pending.mu.Unlock()
-	in.Watched = e.watches.Len() + e.asks.Len() + e.pending.watches.Len()
+	in.Watched = e.watches.Len() + e.counterWatches.Len() + e.pending.watches.Len()
 	return in
 }
 
