@@ -92,7 +92,7 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 	case a.Ended():
 		r.Refuse(&a.Request.Request, a.fut.err, &rd)
 	case !ok:
-		r.Refuse(&a.Request.Request, errKindOf(sh, m.key.Name), &rd)
+		r.Refuse(&a.Request.Request, errKindConflict(sh, m.key.Name), &rd)
 	case e.table.Closing():
 		r.Refuse(&a.Request.Request, ErrClosed, &rd)
 	default:

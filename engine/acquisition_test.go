@@ -341,7 +341,7 @@ func TestForceUnlock_AfterReleasesOfOurOwn_IsNoticedAtOnce(t *testing.T) {
 		t.Fatalf("ForceUnlock: %v, %v", was, err)
 	}
 	receive(t, h.Done())
-	wantLost(t, "Err", h.Err(), GoneOnServer)
+	wantLost(t, "Err", h.Err(), RemovedOnServer)
 	if d := start.Elapsed(); d > 3*time.Second {
 		t.Errorf("noticed after %v", d)
 	}

@@ -55,12 +55,12 @@ type Config struct {
 	// into addresses that can be dialled from here (NAT, containers). It must be a pure
 	// function. Addrs are dialled as they are.
 	AddrMap func(addr string) string
-	// Sharding says how releases are announced in a cluster. "auto", the default, does what
+	// ShardedPubSub says how releases are announced in a cluster. "auto", the default, does what
 	// Redisson does by default: it uses sharded messages if the cluster has them and this
 	// user may ask. That is decided once, when the engine has found the cluster, and not
 	// again: restart all engines after an upgrade from Redis 6. "on" and "off" are for
 	// agreement with processes that are configured so.
-	Sharding string
+	ShardedPubSub string
 	// Username and Password authenticate. Username alone is an error.
 	Username string
 	Password string
@@ -101,7 +101,7 @@ type Config struct {
 	// lease of the option Lease. Default: a tenth of the lease, at least 5 ms and at
 	// most 3 s.
 	Margin time.Duration
-	// HandOver is how long a lock may go from one holder to the next in this process before it
+	// HandOverTime is how long a lock may go from one holder to the next in this process before it
 	// is released for other processes. An Unlock while others of this process wait in Lock then
 	// sends nothing: the next of them gets the lock with its owner and its lease. A FencedMutex,
 	// and what wants Acked, is passed on by one command, which counts a token and has replicas
@@ -109,12 +109,12 @@ type Config struct {
 	// ten thousand holders the lock is released, too. Readers share the lock that long: see
 	// RWMutex. Default 10 ms, at most an hour; negative, or less than a millisecond: every Unlock
 	// releases.
-	HandOver time.Duration
-	// FairWait is the room that each waiter of a FairMutex has in its queue on the server: a
+	HandOverTime time.Duration
+	// FairWaitTimeout is the room that each waiter of a FairMutex has in its queue on the server: a
 	// waiter of another process that has died, and whose death the server does not notice, holds
 	// up those behind it for so long. All who share a fair lock must have the same; the default,
 	// 5 minutes, is that of Redisson's fairLockWaitTimeout. An hour at most.
-	FairWait time.Duration
+	FairWaitTimeout time.Duration
 	// CommandTimeout is how long a connection that has unanswered commands may be
 	// silent before it is given up. It is also how long TryLock waits for a connection,
 	// and the longest that State, ForceUnlock, Extend and Ping wait for an answer.
@@ -139,10 +139,10 @@ type Config struct {
 	// CloseTimeout bounds Close. Default 5 s.
 	CloseTimeout time.Duration
 
-	// Lanes is the number of connections for commands. One for renewals and one for
+	// CommandConns is the number of connections for commands. One for renewals and one for
 	// pub/sub come on top. Default 1: one pipelined connection saturates a server. At most
 	// 64.
-	Lanes int
+	CommandConns int
 	// EventLoops is the number of event loops. Default: a quarter of the CPUs that Go
 	// uses, at least 1 and at most 4. More than 64 are refused. They start with the first
 	// connection that needs them.
@@ -183,16 +183,16 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	setDefault(&c.Topology, "standalone")
-	setDefault(&c.Sharding, "auto")
+	setDefault(&c.ShardedPubSub, "auto")
 	setDefault(&c.ClientName, "pawl")
 	setDefault(&c.Lease, 30*time.Second)
-	setDefault(&c.HandOver, 10*time.Millisecond)
-	setDefault(&c.FairWait, 5*time.Minute)
+	setDefault(&c.HandOverTime, 10*time.Millisecond)
+	setDefault(&c.FairWaitTimeout, 5*time.Minute)
 	setDefault(&c.CommandTimeout, 3*time.Second)
 	setDefault(&c.AckTimeout, max(min(time.Second, c.Lease/6), time.Millisecond))
 	setDefault(&c.DialTimeout, 5*time.Second)
 	setDefault(&c.CloseTimeout, 5*time.Second)
-	setDefault(&c.Lanes, 1)
+	setDefault(&c.CommandConns, 1)
 	setDefault(&c.MaxInFlight, 1<<17)
 	for _, timeout := range []*time.Duration{&c.CommandTimeout, &c.DialTimeout, &c.CloseTimeout} {
 		*timeout = min(*timeout, lock.MaxDuration) // which is as good as none
@@ -235,23 +235,23 @@ func (c Config) validate() error {
 	check(c.SentinelCredentials == nil || c.SentinelUsername == "" && c.SentinelPassword == "", "SentinelCredentials must not be combined with SentinelUsername and SentinelPassword")
 	check(c.RefreshTLS == nil || c.TLS != nil || c.SentinelTLS != nil && c.SentinelTLS != NoTLS, "RefreshTLS must come with TLS")
 	check(c.AddrMap == nil || !alone, "AddrMap must be nil for a standalone server, whose address is the one given")
-	_, known = shardings[c.Sharding]
-	check(known, "Sharding (%q) must be auto, on or off: %s", c.Sharding, mixedSharding)
-	check(topology == resp.Cluster || c.Sharding == "auto", "Sharding (%q) must be left alone without Topology cluster", c.Sharding)
+	_, known = shardedPubSubs[c.ShardedPubSub]
+	check(known, "ShardedPubSub (%q) must be auto, on or off: %s", c.ShardedPubSub, mixedSharding)
+	check(topology == resp.Cluster || c.ShardedPubSub == "auto", "ShardedPubSub (%q) must be left alone without Topology cluster", c.ShardedPubSub)
 	check(c.Username == "" || c.Password != "" || c.Credentials != nil, "Username (%q) must come with a Password", c.Username)
 	check(c.Credentials == nil || (c.Username == "" && c.Password == ""), "Credentials must not be combined with Username and Password")
 	check(c.DB >= 0, "DB (%d) must not be negative", c.DB)
 	check(c.Lease >= 30*time.Millisecond, "Lease (%v) must be at least 30ms", c.Lease)
 	check(c.Lease <= lock.MaxDuration, "Lease (%v) must be at most 100 years", c.Lease)
 	check(c.Margin >= 0, "Margin (%v) must not be negative", c.Margin)
-	check(c.FairWait >= time.Millisecond && c.FairWait <= time.Hour, "FairWait (%v) must be between 1ms and 1h", c.FairWait)
+	check(c.FairWaitTimeout >= time.Millisecond && c.FairWaitTimeout <= time.Hour, "FairWaitTimeout (%v) must be between 1ms and 1h", c.FairWaitTimeout)
 	check(c.Margin <= 0 || c.Margin < c.Lease/2, "Margin (%v) must be less than half of Lease (%v)", c.Margin, c.Lease)
 	check(c.CommandTimeout > 0, "CommandTimeout (%v) must be positive", c.CommandTimeout)
 	check(c.Replicas.valid(), "Replicas (%d) must be a number up to %d, AllReplicas or MajorityOfReplicas", int(c.Replicas), maxReplicas)
 	check(c.AckTimeout >= time.Millisecond && c.AckTimeout <= maxAckTimeout, "AckTimeout (%v) must be between 1ms and %v", c.AckTimeout, maxAckTimeout)
 	check(c.DialTimeout > 0, "DialTimeout (%v) must be positive", c.DialTimeout)
 	check(c.CloseTimeout > 0, "CloseTimeout (%v) must be positive", c.CloseTimeout)
-	check(c.Lanes > 0 && c.Lanes <= 64, "Lanes (%d) must be within 1 and 64", c.Lanes)
+	check(c.CommandConns > 0 && c.CommandConns <= 64, "CommandConns (%d) must be within 1 and 64", c.CommandConns)
 	check(c.EventLoops >= 0 && c.EventLoops <= 64, "EventLoops (%d) must be within 0 and 64", c.EventLoops)
 	check(c.MaxInFlight > 0, "MaxInFlight (%d) must be positive", c.MaxInFlight)
 	if bad != nil {
@@ -264,7 +264,7 @@ var (
 	topologies = map[string]resp.Topology{
 		"standalone": resp.Standalone, "cluster": resp.Cluster, "sentinel": resp.Sentinel, "replicas": resp.Replicas,
 	}
-	shardings = map[string]resp.Sharding{
+	shardedPubSubs = map[string]resp.Sharding{
 		"auto": resp.ShardingAuto, "on": resp.ShardingOn, "off": resp.ShardingOff,
 	}
 )
@@ -282,13 +282,13 @@ func (c Config) client() resp.Config {
 	return resp.Config{
 		Topology: topologies[c.Topology], Addrs: c.Addrs, Master: c.Master,
 		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword, SentinelCredentials: c.SentinelCredentials,
-		AddrMap: c.AddrMap, Sharding: shardings[c.Sharding],
+		AddrMap: c.AddrMap, Sharding: shardedPubSubs[c.ShardedPubSub],
 		Network: network, Addr: addr, TLS: c.TLS, SentinelTLS: c.SentinelTLS, RefreshTLS: c.RefreshTLS,
 		Username: c.Username, Password: c.Password, Credentials: c.Credentials,
 		DB: c.DB, ClientName: c.ClientName, Dialer: c.Dialer,
 		LookupInterval: c.LookupInterval, DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,
 		AckTimeout: c.AckTimeout, RenewalAckTimeout: min(c.AckTimeout, c.Lease/6), Durable: c.Replicas != 0,
-		Lanes: c.Lanes, EventLoops: c.EventLoops, MaxInFlight: c.MaxInFlight,
+		Lanes: c.CommandConns, EventLoops: c.EventLoops, MaxInFlight: c.MaxInFlight,
 	}
 }
 
@@ -319,10 +319,10 @@ func (c Config) LogValue() slog.Value { return slog.GroupValue(redact.Struct(c).
 //	unix://[user[:password]@]/path/to/socket      ?db=N selects the database
 //
 // valkey and valkeys mean the same as redis and rediss. Settings may follow as a query: db,
-// client_name, lease, margin, hand_over, fair_wait, command_timeout, lookup_interval,
-// dial_timeout, close_timeout, ack_timeout (positive durations such as 10s), lanes, sentinel_username,
-// sentinel_password, sentinel_tls (on or off), tls_server_name, sharding, replicas (all,
-// majority or a number). hand_over=1ns switches HandOver off. An unknown setting is an error.
+// client_name, lease, margin, hand_over_time, fair_wait_timeout, command_timeout, lookup_interval,
+// dial_timeout, close_timeout, ack_timeout (positive durations such as 10s), command_conns, sentinel_username,
+// sentinel_password, sentinel_tls (on or off), tls_server_name, sharded_pubsub, replicas (all,
+// majority or a number). hand_over_time=1ns switches HandOverTime off. An unknown setting is an error.
 // Forms and settings of other clients are accepted if their meaning is certain, or the error
 // says what to write. Their pools, protocols and timeouts of single reads are ignored, which
 // New logs.
@@ -336,13 +336,13 @@ func ParseURL(raw string) (Config, error) {
 	replicas := "0"
 	l, err := location.Parse(raw, &location.Settings{
 		Durations: map[string]*time.Duration{
-			"lease": &c.Lease, "margin": &c.Margin, "hand_over": &c.HandOver, "fair_wait": &c.FairWait, "command_timeout": &c.CommandTimeout,
+			"lease": &c.Lease, "margin": &c.Margin, "hand_over_time": &c.HandOverTime, "fair_wait_timeout": &c.FairWaitTimeout, "command_timeout": &c.CommandTimeout,
 			"lookup_interval": &c.LookupInterval, "dial_timeout": &c.DialTimeout, "close_timeout": &c.CloseTimeout, "ack_timeout": &c.AckTimeout,
 		},
-		Numbers: map[string]*int{"lanes": &c.Lanes},
+		Numbers: map[string]*int{"command_conns": &c.CommandConns},
 		Texts: map[string]*string{
 			"client_name": &c.ClientName, "sentinel_username": &c.SentinelUsername, "sentinel_password": &c.SentinelPassword,
-			"sharding": &c.Sharding, "tls_server_name": &serverName, "replicas": &replicas,
+			"sharded_pubsub": &c.ShardedPubSub, "tls_server_name": &serverName, "replicas": &replicas,
 		},
 		Switches: map[string]*string{"sentinel_tls": &sentinelTLS},
 	})

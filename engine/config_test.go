@@ -23,14 +23,14 @@ func TestConfig_BadFields_AreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	bad := engine.Config{
 		Addrs: []string{"nowhere", ""}, Username: "ada", DB: -1, Lease: time.Millisecond, Margin: -time.Second,
-		CommandTimeout: -1, DialTimeout: -1, CloseTimeout: -1, Lanes: 65, EventLoops: -1, MaxInFlight: -1,
+		CommandTimeout: -1, DialTimeout: -1, CloseTimeout: -1, CommandConns: 65, EventLoops: -1, MaxInFlight: -1,
 	}
 	_, err := engine.New(context.Background(), bad)
 	if !errors.Is(err, engine.ErrInvalid) {
 		t.Fatalf("New: %v, want ErrInvalid", err)
 	}
 	for _, field := range []string{"Addrs (2)", `Addrs ("nowhere")`, `Addrs ("")`, "Username", "DB", "Lease", "Margin",
-		"CommandTimeout", "DialTimeout", "CloseTimeout", "Lanes", "EventLoops", "MaxInFlight"} {
+		"CommandTimeout", "DialTimeout", "CloseTimeout", "CommandConns", "EventLoops", "MaxInFlight"} {
 		if !testkit.HasText(err, "Config."+field) {
 			t.Errorf("%s is not reported:\n%v", field, err)
 		}
@@ -70,10 +70,10 @@ func TestConfig_Contradictions_AreReported(t *testing.T) {
 		"SentinelCredentials must be":       {SentinelCredentials: secret},
 		"SentinelCredentials must not be":   {Topology: "sentinel", Master: "m", SentinelCredentials: secret, SentinelPassword: "hunter2"},
 		"RefreshTLS must come with TLS":     {RefreshTLS: func(*tls.Config) error { return nil }},
-		"Sharding (\"yes\") must be":        {Topology: "cluster", Sharding: "yes"},
-		"Sharding (\"both\") must be auto, on or off: while some engines use sharded messages and others do not, waiters find a release by their look (10 s), " +
-			"and a FairMutex does not keep its order; restart all engines after the upgrade from Redis 6": {Topology: "cluster", Sharding: "both"},
-		"without Topology cluster": {Sharding: "on"},
+		"ShardedPubSub (\"yes\") must be":   {Topology: "cluster", ShardedPubSub: "yes"},
+		"ShardedPubSub (\"both\") must be auto, on or off: while some engines use sharded messages and others do not, waiters find a release by their look (10 s), " +
+			"and a FairMutex does not keep its order; restart all engines after the upgrade from Redis 6": {Topology: "cluster", ShardedPubSub: "both"},
+		"without Topology cluster": {ShardedPubSub: "on"},
 		"know each other by it":    {Topology: "replicas", Addrs: []string{"/run/redis.sock"}},
 		"host:port":                {Addrs: []string{"a:99999"}},
 	} {
@@ -113,7 +113,7 @@ func TestConfig_Zero_IsValid(t *testing.T) {
 	if err := engine.Valid(c); err != nil {
 		t.Fatal(err)
 	}
-	if c.Addrs[0] != "127.0.0.1:6379" || c.Lease != 30*time.Second || c.Lanes != 1 {
+	if c.Addrs[0] != "127.0.0.1:6379" || c.Lease != 30*time.Second || c.CommandConns != 1 {
 		t.Errorf("defaults: %+v", c)
 	}
 }
@@ -121,20 +121,20 @@ func TestConfig_Zero_IsValid(t *testing.T) {
 func TestParseURL_Settings_AreRead(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]engine.Config{
-		"redis://h":                            {Addrs: []string{"h:6379"}},
-		"redis://h:1/3":                        {Addrs: []string{"h:1"}, DB: 3},
-		"redis://h:1/?db=3":                    {Addrs: []string{"h:1"}, DB: 3},
-		"redis://:pw@h":                        {Addrs: []string{"h:6379"}, Password: "pw"},
-		"redis://ada:p%40%2F%23w@[::1]:7":      {Addrs: []string{"[::1]:7"}, Username: "ada", Password: "p@/#w"},
-		"redis://default:pw@h":                 {Addrs: []string{"h:6379"}, Password: "pw"},
-		"unix:///run/redis.sock?db=2":          {Addrs: []string{"/run/redis.sock"}, DB: 2},
-		"unix://ada:pw@/run/r.sock":            {Addrs: []string{"/run/r.sock"}, Username: "ada", Password: "pw"},
-		"redis://h?lease=10s&margin=100ms":     {Addrs: []string{"h:6379"}, Lease: 10 * time.Second, Margin: 100 * time.Millisecond},
-		"redis://h?lanes=2&client_name=orders": {Addrs: []string{"h:6379"}, Lanes: 2, ClientName: "orders"},
+		"redis://h":                                    {Addrs: []string{"h:6379"}},
+		"redis://h:1/3":                                {Addrs: []string{"h:1"}, DB: 3},
+		"redis://h:1/?db=3":                            {Addrs: []string{"h:1"}, DB: 3},
+		"redis://:pw@h":                                {Addrs: []string{"h:6379"}, Password: "pw"},
+		"redis://ada:p%40%2F%23w@[::1]:7":              {Addrs: []string{"[::1]:7"}, Username: "ada", Password: "p@/#w"},
+		"redis://default:pw@h":                         {Addrs: []string{"h:6379"}, Password: "pw"},
+		"unix:///run/redis.sock?db=2":                  {Addrs: []string{"/run/redis.sock"}, DB: 2},
+		"unix://ada:pw@/run/r.sock":                    {Addrs: []string{"/run/r.sock"}, Username: "ada", Password: "pw"},
+		"redis://h?lease=10s&margin=100ms":             {Addrs: []string{"h:6379"}, Lease: 10 * time.Second, Margin: 100 * time.Millisecond},
+		"redis://h?command_conns=2&client_name=orders": {Addrs: []string{"h:6379"}, CommandConns: 2, ClientName: "orders"},
 		"redis://h?command_timeout=1s&dial_timeout=2s&close_timeout=3s": {Addrs: []string{"h:6379"},
 			CommandTimeout: time.Second, DialTimeout: 2 * time.Second, CloseTimeout: 3 * time.Second},
-		"redis://h?hand_over=5ms":                          {Addrs: []string{"h:6379"}, HandOver: 5 * time.Millisecond},
-		"redis+cluster://a,b:1,[::1],[::2]:3?sharding=off": {Topology: "cluster", Addrs: []string{"a:6379", "b:1", "[::1]:6379", "[::2]:3"}, Sharding: "off"},
+		"redis://h?hand_over_time=5ms":                           {Addrs: []string{"h:6379"}, HandOverTime: 5 * time.Millisecond},
+		"redis+cluster://a,b:1,[::1],[::2]:3?sharded_pubsub=off": {Topology: "cluster", Addrs: []string{"a:6379", "b:1", "[::1]:6379", "[::2]:3"}, ShardedPubSub: "off"},
 		"redis+sentinel://ada:p%2Cw@a,b:1/orders/2?sentinel_username=s&sentinel_password=t": {Topology: "sentinel", Addrs: []string{"a:26379", "b:1"},
 			Master: "orders", DB: 2, Username: "ada", Password: "p,w", SentinelUsername: "s", SentinelPassword: "t"},
 		"redis+cluster://a/1":    {Topology: "cluster", Addrs: []string{"a:6379"}, DB: 1},
@@ -147,9 +147,9 @@ func TestParseURL_Settings_AreRead(t *testing.T) {
 		}
 		same := slices.Equal(got.Addrs, want.Addrs) && got.Topology == want.Topology && got.Master == want.Master &&
 			got.SentinelUsername == want.SentinelUsername && got.SentinelPassword == want.SentinelPassword &&
-			got.Sharding == want.Sharding && got.DB == want.DB && got.Username == want.Username &&
-			got.Password == want.Password && got.Lease == want.Lease && got.Margin == want.Margin && got.HandOver == want.HandOver &&
-			got.Lanes == want.Lanes && got.ClientName == want.ClientName && got.TLS == nil &&
+			got.ShardedPubSub == want.ShardedPubSub && got.DB == want.DB && got.Username == want.Username &&
+			got.Password == want.Password && got.Lease == want.Lease && got.Margin == want.Margin && got.HandOverTime == want.HandOverTime &&
+			got.CommandConns == want.CommandConns && got.ClientName == want.ClientName && got.TLS == nil &&
 			got.CommandTimeout == want.CommandTimeout && got.DialTimeout == want.DialTimeout && got.CloseTimeout == want.CloseTimeout
 		if !same {
 			t.Errorf("%s: %+v, want %+v", url, got, want)
@@ -184,9 +184,9 @@ func TestParseURL_BadURLs_AreRefused(t *testing.T) {
 		"redis://h?lease=10":                 "must be a positive duration",
 		"redis://h?lease=1ms":                "at least 30ms",
 		"redis://h?margin=20s":               "less than half",
-		"redis://h?hand_over=0s":             "hand_over (\"0s\") must be a positive duration",
-		"redis://h?hand_over=-1ms":           "must be a positive duration",
-		"redis://h?lanes=100":                "within 1 and 64",
+		"redis://h?hand_over_time=0s":        "hand_over_time (\"0s\") must be a positive duration",
+		"redis://h?hand_over_time=-1ms":      "must be a positive duration",
+		"redis://h?command_conns=100":        "within 1 and 64",
 		"redis://h?leese=10s":                `setting "leese" is not known`,
 		"redis://h?a=%zz":                    "query cannot be parsed",
 		"redis://h#x":                        "fragment",
@@ -420,7 +420,7 @@ func (m *messages) Handle(_ context.Context, r slog.Record) error {
 // Somebody may have meant something by them.
 func TestNew_SettingsOfOtherClients_AreLoggedOnce(t *testing.T) {
 	t.Parallel()
-	cfg, err := engine.ParseURL("redis://127.0.0.1:1?protocol=2&lanes=2&pool_size=3")
+	cfg, err := engine.ParseURL("redis://127.0.0.1:1?protocol=2&command_conns=2&pool_size=3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -542,7 +542,19 @@ func TestParseURL_UnknownSetting_ListsTheKnownOnes(t *testing.T) {
 			t.Errorf("docs/configuration.md lacks %s", name)
 		}
 	}
-	if !slices.Contains(known, "fair_wait") {
+	if !slices.Contains(known, "fair_wait_timeout") {
 		t.Errorf("these are known: %s", list)
+	}
+}
+
+func TestParseURL_FormerNameOfASetting_NamesTheNewOne(t *testing.T) {
+	t.Parallel()
+	for former, name := range map[string]string{
+		"fair_" + "wait=1m": "fair_wait_timeout", "hand_" + "over=1s": "hand_over_time", "shard" + "ing=off": "sharded_pubsub", "lane" + "s=2": "command_conns",
+	} {
+		_, err := engine.ParseURL("redis://127.0.0.1?" + former)
+		if !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), "it is called "+name) {
+			t.Errorf("%s: %v", former, err)
+		}
 	}
 }

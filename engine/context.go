@@ -149,7 +149,7 @@ func (m Mutex) reenters(parent *lockHold, o options) error {
 	return nil
 }
 
-var errNoToken = lockerr.Wrap(ErrKind, errors.New("the context carries a hold of this lock that has no fencing token: take that with a FencedMutex, too"))
+var errNoToken = lockerr.Wrap(ErrKindConflict, errors.New("the context carries a hold of this lock that has no fencing token: take that with a FencedMutex, too"))
 
 var errUpgrade = lockerr.Wrap(ErrReentry, errors.New("the context carries a read lock of this name, which the writer would wait for: unlock that first"))
 

@@ -116,7 +116,7 @@ func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T
 		a.OnResult(0, ErrClosed)
 	case !a.Shard.FitsCount(c.key):
 		a.Drop()
-		a.OnResult(0, errKindOf(a.Shard, c.key.Name))
+		a.OnResult(0, errKindConflict(a.Shard, c.key.Name))
 	case a.what == counter.Acquire && a.n == 0:
 		a.Granted()
 		a.Drop()

@@ -299,7 +299,7 @@ func TestSemaphore_Contended_Excludes(t *testing.T) {
 		t.Run(fmt.Sprint(permits), func(t *testing.T) {
 			t.Parallel()
 			srv := testkit.Server(t)
-			engines := []*engine.Engine{testkit.Open(t, srv.URL()), testkit.Open(t, srv.URL()), testkit.Open(t, srv.URL(), func(c *engine.Config) { c.HandOver = -1 })}
+			engines := []*engine.Engine{testkit.Open(t, srv.URL()), testkit.Open(t, srv.URL()), testkit.Open(t, srv.URL(), func(c *engine.Config) { c.HandOverTime = -1 })}
 			testkit.MustSetPermits(t, engines[0].Semaphore("s"), permits)
 			var inside atomic.Int64
 			var wg sync.WaitGroup

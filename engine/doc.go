@@ -54,7 +54,7 @@
 // # Hand-over
 //
 // While goroutines of one process wait for a lock, Unlock hands it to the first of them without a
-// command. After Config.HandOver (10 ms) it releases the lock, so that other processes get a turn.
+// command. After Config.HandOverTime (10 ms) it releases the lock, so that other processes get a turn.
 // See docs/operations.md for the cases in which every Unlock releases.
 //
 // # Kinds of locks

@@ -369,12 +369,12 @@ const (
 func fullConfig(addr string) Config {
 	return Config{
 		Topology: "sentinel", Addrs: []string{addr}, Master: "mymaster", SentinelUsername: "guard", SentinelPassword: guardSecret,
-		AddrMap: func(a string) string { return a }, Sharding: "auto", Username: "ada", Password: secret,
+		AddrMap: func(a string) string { return a }, ShardedPubSub: "auto", Username: "ada", Password: secret,
 		Credentials: func(context.Context) (string, string, error) { return "ada", secret, nil },
 		DB:          2, TLS: &tls.Config{ServerName: "redis.example.org"}, ClientName: "billing",
 		Dialer:     func(context.Context, string, string) (net.Conn, error) { return nil, errors.New(secret) },
 		NameMapper: func(n string) string { return n }, Lease: 20 * time.Second, Margin: time.Second, CommandTimeout: time.Second,
-		Replicas: AllReplicas, AckTimeout: time.Second, DialTimeout: time.Second, CloseTimeout: time.Second, Lanes: 2, EventLoops: 1,
+		Replicas: AllReplicas, AckTimeout: time.Second, DialTimeout: time.Second, CloseTimeout: time.Second, CommandConns: 2, EventLoops: 1,
 		MaxInFlight: 10, Executor: func(f func()) { f() }, Logger: slog.New(slog.DiscardHandler),
 		Hooks: Hooks{Lost: func(HoldEvent) {}}, Lazy: true,
 	}
@@ -428,7 +428,7 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 		"Replicas":         {AllReplicas, MajorityOfReplicas, Replicas(2)},
 		"Hooks":            {cfg.Hooks, Hooks{}},
 		"AcquiredEvent":    {AcquiredEvent{Kind: "mutex", Name: "orders:42", Err: taken}},
-		"HoldEvent":        {HoldEvent{Name: "orders:42", Owner: hold.Owner(), Reason: GoneOnServer}},
+		"HoldEvent":        {HoldEvent{Name: "orders:42", Owner: hold.Owner(), Reason: RemovedOnServer}},
 		"RenewedEvent":     {RenewedEvent{Node: s.Addr(), Holds: 2, Err: refused}},
 		"ConnEvent":        {ConnEvent{Addr: s.Addr(), Role: "lane", Err: refused}},
 		"State":            {state},

@@ -54,24 +54,24 @@ var (
 	// ErrWrongType: the key holds something else than this kind of synchronizer would have
 	// there, such as a string of another lock library. Delete it or use another name.
 	ErrWrongType = lockerr.ErrWrongType
-	// ErrKind: this engine uses the name for a synchronizer of another kind, with which
+	// ErrKindConflict: this engine uses the name for a synchronizer of another kind, with which
 	// this one cannot share it: both would be the same key on the server. The text says which.
-	ErrKind = errors.New("engine: in use as another kind of synchronizer")
+	ErrKindConflict = errors.New("engine: in use as another kind of synchronizer")
 	// ErrNoPermits: nobody has said how many permits the semaphore has, so a TryAcquire cannot
 	// succeed: call SetPermits first, or TrySetPermits of a PermitSemaphore. Acquire waits until
 	// somebody does, as Redisson's does.
 	ErrNoPermits = lockerr.ErrNoPermits
-	// ErrLate: the grant arrived after its lease had ended, three times in a row (once for
+	// ErrGrantTooLate: the grant arrived after its lease had ended, three times in a row (once for
 	// TryLock): the lease is too short for this network. The lock was given back.
-	ErrLate = lockerr.ErrLate
+	ErrGrantTooLate = lockerr.ErrGrantTooLate
 	// ErrNotAcked: too few replicas acknowledged; see AckError. A lock that was granted
 	// was given back.
 	ErrNotAcked = errors.New("engine: too few replicas acknowledged")
 )
 
-// errKindOf is ErrKind, and what the name is in use as. The caller holds the shard's lock.
-func errKindOf(sh *driver.Shard, name string) error {
-	return lockerr.Wrap(ErrKind, fmt.Errorf("this engine uses the name for %s", sh.UsedAs(name)))
+// errKindConflict is ErrKindConflict, and what the name is in use as. The caller holds the shard's lock.
+func errKindConflict(sh *driver.Shard, name string) error {
+	return lockerr.Wrap(ErrKindConflict, fmt.Errorf("this engine uses the name for %s", sh.UsedAs(name)))
 }
 
 // LostReason is why a hold was lost.
@@ -86,23 +86,23 @@ const (
 	NotRenewed
 	// MaxHoldReached: the watchdog stopped at MaxHold.
 	MaxHoldReached
-	// GoneOnServer: the server no longer has the hold: it was force-unlocked, deleted,
+	// RemovedOnServer: the server no longer has the hold: it was force-unlocked, deleted,
 	// evicted, flushed, or lost in a failover.
-	GoneOnServer
-	// TakenOnServer: the key now holds something that is not a lock.
-	TakenOnServer
+	RemovedOnServer
+	// KeyOverwritten: the key now holds something that is not a lock.
+	KeyOverwritten
 	// EngineClosed: Close ended it.
 	EngineClosed
 )
 
 // reasons are what a LostReason says to people, and to machines.
 var reasons = [...]struct{ text, code string }{
-	LeaseEnded:     {"its lease ended", "lease_ended"},
-	NotRenewed:     {"no renewal was acknowledged in time", "not_renewed"},
-	MaxHoldReached: {"it reached its maximal hold time", "max_hold_reached"},
-	GoneOnServer:   {"the server does not have it any more", "removed"},
-	TakenOnServer:  {"its key was overwritten with something else", "overwritten"},
-	EngineClosed:   {"the engine was closed", "engine_closed"},
+	LeaseEnded:      {"its lease ended", "lease_ended"},
+	NotRenewed:      {"no renewal was acknowledged in time", "not_renewed"},
+	MaxHoldReached:  {"it reached its maximal hold time", "max_hold_reached"},
+	RemovedOnServer: {"the server does not have it any more", "removed"},
+	KeyOverwritten:  {"its key was overwritten with something else", "overwritten"},
+	EngineClosed:    {"the engine was closed", "engine_closed"},
 }
 
 // String says why, in words.
@@ -224,7 +224,7 @@ func endedBefore(name string, why error) *NotAcquiredError {
 		}
 		why = lossAt(lost.Reason)
 	}
-	return notAcquired(name, lockerr.Wrap(ErrLate, why))
+	return notAcquired(name, lockerr.Wrap(ErrGrantTooLate, why))
 }
 
 // refused reports that the lock was held by another, and nothing else went wrong.

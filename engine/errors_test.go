@@ -104,7 +104,7 @@ func TestLostReason_Code_IsUniqueAndComplete(t *testing.T) {
 		}
 		seen[code] = r
 	}
-	for r, want := range map[LostReason]string{0: "", LostReason(lock.Losses): "unknown", 255: "unknown", LeaseEnded: "lease_ended", GoneOnServer: "removed"} {
+	for r, want := range map[LostReason]string{0: "", LostReason(lock.Losses): "unknown", 255: "unknown", LeaseEnded: "lease_ended", RemovedOnServer: "removed"} {
 		if got := r.Code(); got != want {
 			t.Errorf("%d: %q, want %q", uint8(r), got, want)
 		}
@@ -166,7 +166,7 @@ func TestLostReason_Numbers_AreThoseOfTheMachine(t *testing.T) {
 	t.Parallel()
 	for why, want := range map[lock.Loss]LostReason{
 		lock.LeaseEnded: LeaseEnded, lock.NotRenewed: NotRenewed, lock.MaxHoldReached: MaxHoldReached,
-		lock.GoneOnServer: GoneOnServer, lock.TakenOnServer: TakenOnServer, lock.EngineClosed: EngineClosed,
+		lock.RemovedOnServer: RemovedOnServer, lock.KeyOverwritten: KeyOverwritten, lock.EngineClosed: EngineClosed,
 	} {
 		if LostReason(why) != want {
 			t.Errorf("%v is %v to users", want, LostReason(why))

@@ -15,9 +15,9 @@ import (
 )
 
 var sentinels = map[string]error{
-	"ErrInvalid": ErrInvalid, "ErrNotAcquired": ErrNotAcquired, "ErrReentry": ErrReentry, "ErrKind": ErrKind,
+	"ErrInvalid": ErrInvalid, "ErrNotAcquired": ErrNotAcquired, "ErrReentry": ErrReentry, "ErrKindConflict": ErrKindConflict,
 	"ErrHeld": ErrHeld, "ErrNotRun": ErrNotRun,
-	"ErrWrongType": ErrWrongType, "ErrLate": ErrLate, "ErrOverloaded": ErrOverloaded,
+	"ErrWrongType": ErrWrongType, "ErrGrantTooLate": ErrGrantTooLate, "ErrOverloaded": ErrOverloaded,
 	"ErrUnavailable": ErrUnavailable, "ErrClosed": ErrClosed, "ErrOutcomeUnknown": ErrOutcomeUnknown,
 	"ErrLost": ErrLost, "ErrReleased": ErrReleased, "ErrNotHeld": ErrNotHeld, "ErrPending": ErrPending, "ErrNotAcked": ErrNotAcked,
 }
@@ -238,7 +238,7 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 		return acquire(t.soon(), t.named(""))
 	case "ErrReentry":
 		return acquire(t.lock().Context(t.ctx), t.l, NonReentrant())
-	case "ErrKind":
+	case "ErrKindConflict":
 		t.each(func(p place) { mustLock(t, p.e.FairMutex("x")) })
 		return acquire(t.ctx, t.l)
 	case "ErrWrongType":
@@ -250,7 +250,7 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 		return acquire(t.ctx, t.l)
 	case "ErrNotAcked":
 		return acquire(t.ctx, t.l, Acked(AllReplicas))
-	case "ErrLate":
+	case "ErrGrantTooLate":
 		t.each(func(p place) { p.net.Delay(faultproxy.All, 40*time.Millisecond, 40*time.Millisecond) })
 		return acquire(t.ctx, t.l, Lease(50*time.Millisecond))
 	case "ErrClosed":

@@ -68,7 +68,7 @@ type hold interface {
 func (l *Hold) Name() string { return l.h.name() }
 
 // Owner returns the owner, as the lock's hash on the server has it. Holds that hand the lock
-// over to each other (see Config.HandOver) have the same one, one after the other. The plain readers of
+// over to each other (see Config.HandOverTime) have the same one, one after the other. The plain readers of
 // a process have the same one, and so do a hold and its re-entries. It is empty for a
 // MultiLock and a QuorumLock, whose Parts have one each, and for permits; see PermitIDs.
 func (l *Hold) Owner() string { return l.h.owner() }
@@ -120,7 +120,7 @@ func (l *Hold) Err() error { return l.h.err() }
 // was called, or the server no longer had it.
 //
 // If others of this process wait, Unlock may hand the lock over to the first of them (see
-// Config.HandOver). Then it returns nil without asking the server. If the key was deleted
+// Config.HandOverTime). Then it returns nil without asking the server. If the key was deleted
 // meanwhile, the next holder gets ErrLost; this Unlock still returns nil.
 //
 // The locks of a MultiLock are released at the same time, and the error joins theirs. Unlock of

@@ -229,7 +229,7 @@ func TestHold_Ended_ValidUntilIsPast(t *testing.T) {
 		"Unlock": func(t *testing.T, _ scene, h *Hold) { mustUnlock(t, h) },
 		"Unlock of what the server has lost": func(t *testing.T, c scene, h *Hold) {
 			c.s.Do("DEL", "x")
-			wantLost(t, "Unlock", h.Unlock(ctxT(t)), GoneOnServer)
+			wantLost(t, "Unlock", h.Unlock(ctxT(t)), RemovedOnServer)
 		},
 		"removal": func(t *testing.T, c scene, h *Hold) {
 			c.s.Do("DEL", "x")

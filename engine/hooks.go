@@ -44,7 +44,7 @@ type AcquiredEvent struct {
 	// share.
 	Attempts int
 	// Local: another holder of this process handed it over, or it joined other readers; see
-	// Config.HandOver.
+	// Config.HandOverTime.
 	Local bool
 	Err   error // nil if it was granted
 }

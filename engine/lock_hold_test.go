@@ -230,7 +230,7 @@ type ending struct {
 func (w ending) begin(t *testing.T, s *redistest.Server, prepare func(c *scene, of *Hold)) *scene {
 	c := &scene{t: t, s: s, p: faultproxy.New(t, "tcp", s.Addr())}
 	c.e = open(t, "redis://"+c.p.Addr(), func(cfg *Config) {
-		cfg.Lanes, cfg.EventLoops = 1, 1
+		cfg.CommandConns, cfg.EventLoops = 1, 1
 		if w.change != nil {
 			w.change(cfg)
 		}
@@ -275,11 +275,11 @@ var endings = []ending{
 	{name: "NotRenewed", change: short, end: func(c *scene) {
 		c.p.ReplaceReply(renewals, []byte("-BUSY Redis is busy\r\n"), -1)
 	}},
-	{name: "GoneOnServer", removed: true, end: func(c *scene) {
+	{name: "RemovedOnServer", removed: true, end: func(c *scene) {
 		c.s.Do("DEL", c.m.Name())
 		c.e.table.Renewer.All()
 	}},
-	{name: "TakenOnServer", removed: true, end: func(c *scene) {
+	{name: "KeyOverwritten", removed: true, end: func(c *scene) {
 		c.s.Do("SET", c.m.Name(), "of another library")
 		c.e.table.Renewer.All()
 	}},

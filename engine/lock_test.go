@@ -133,7 +133,7 @@ func TestDo_LockLost_SaysSo(t *testing.T) {
 			t.Errorf("it stutters: %v", err)
 		}
 		err = m.Do(testkit.Ctx(t), func(context.Context, *engine.Hold) error { s.Do("DEL", "x"); return nil })
-		testkit.WantLost(t, "Do of a deleted lock", err, engine.GoneOnServer)
+		testkit.WantLost(t, "Do of a deleted lock", err, engine.RemovedOnServer)
 		testkit.Clean(t, s)
 	})
 }
@@ -266,7 +266,7 @@ func TestHold_Token_IsThatOfTheFencedGrant(t *testing.T) {
 	if bare.Token() != 0 {
 		t.Errorf("a Mutex has the token %d", bare.Token())
 	}
-	if _, err := e.FencedMutex("x").Lock(bare.Context(testkit.Ctx(t))); !errors.Is(err, engine.ErrKind) {
+	if _, err := e.FencedMutex("x").Lock(bare.Context(testkit.Ctx(t))); !errors.Is(err, engine.ErrKindConflict) {
 		t.Errorf("under a hold without a token: %v", err)
 	}
 	testkit.MustUnlock(t, bare)

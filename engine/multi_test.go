@@ -171,7 +171,7 @@ func TestMultiLock_OneLateGrant_TriesAgain(t *testing.T) {
 	})
 	p.Delay(faultproxy.All, 0, 0)
 	h, err := f.Await(ctxT(t))
-	if err != nil && !errors.Is(err, ErrLate) || g.all.View().Rounds == 0 {
+	if err != nil && !errors.Is(err, ErrGrantTooLate) || g.all.View().Rounds == 0 {
 		t.Errorf("%d rounds: %v", g.all.View().Rounds, err)
 	}
 	if err == nil {

@@ -55,7 +55,7 @@ func (e *Engine) SpinMutex(name string) Mutex { return e.mutex(name, kind.Spin) 
 //
 // On the wire it is Redisson's RFencedLock. It and Mutex(name) are one lock, but only the
 // grants of a FencedMutex are counted: under a context that carries a hold without a token
-// the error Is ErrKind. Every hold is a grant of the server's, also when a waiter of the same
+// the error Is ErrKindConflict. Every hold is a grant of the server's, also when a waiter of the same
 // process takes over. In a cluster, a FencedMutex is not granted while its slot moves to another
 // node; what is held stays held.
 //
@@ -69,7 +69,7 @@ func (e *Engine) FencedMutex(name string) Mutex { return e.mutex(name, kind.Fenc
 // goroutines wait in one queue.
 //
 // A waiter has its place on the server from its first try until it has the lock or gives up. It
-// keeps the place while its connection is lost and comes back within Config.FairWait. It loses
+// keeps the place while its connection is lost and comes back within Config.FairWaitTimeout. It loses
 // the place, and begins anew at the end,
 //
 //   - if a try of its own is under way while the connection breaks: what became of that try is
@@ -77,17 +77,17 @@ func (e *Engine) FencedMutex(name string) Mutex { return e.mutex(name, kind.Fenc
 //   - if it is its turn and it does not ask for three seconds while nobody hears that channel:
 //     its process has died, or cannot reach the server. These seconds begin when it is the turn
 //     of one before it, if nobody hears any of those either. In a cluster without sharded messages,
-//     and beside Redisson's clients, that takes Config.FairWait.
+//     and beside Redisson's clients, that takes Config.FairWaitTimeout.
 //
 // TryLock takes a free lock that nobody waits for, and never queues. A waiter costs a
 // subscription of its own, and a command every 5 to 10 seconds, or for each lease of the holder if
 // that is shorter. Waiters of one process do not hand the lock over to each other (see
-// Config.HandOver): it might be another's turn.
+// Config.HandOverTime): it might be another's turn.
 //
 // In a cluster a FairMutex is not granted while its slot moves to another node, since the queue
 // is in keys of its own. What is held stays held; its Unlock may wait for the move.
 //
-// A name is a FairMutex or a Mutex, not both: in one engine the second is ErrKind. The server
+// A name is a FairMutex or a Mutex, not both: in one engine the second is ErrKindConflict. The server
 // does not notice it, and a Mutex overtakes the queue.
 func (e *Engine) FairMutex(name string) Mutex { return e.mutex(name, kind.Fair) }
 
@@ -277,7 +277,7 @@ type forceOptions struct {
 
 // IfHolder makes ForceUnlock act only if that owner, as State shows it, holds the lock.
 // So you cannot take the lock from an owner that got it after you looked. Holds of one
-// process that hand the lock over to each other are one owner (see Config.HandOver): the one
+// process that hand the lock over to each other are one owner (see Config.HandOverTime): the one
 // that has it by then loses it. The plain readers of a process are one owner, too: all of them
 // lose it. An empty id is ErrInvalid.
 func IfHolder(id string) ForceOption { return ifHolder(id) }

@@ -130,7 +130,7 @@ func TestFencedMutex_WaitersOfOneProcess_TokensRise(t *testing.T) {
 // handsOver is an engine that hands locks over for a minute, so that a test is not in a hurry.
 func handsOver(t *testing.T, url string, change ...func(*Config)) *Engine {
 	t.Helper()
-	return open(t, url, append([]func(*Config){func(c *Config) { c.HandOver = time.Minute }}, change...)...)
+	return open(t, url, append([]func(*Config){func(c *Config) { c.HandOverTime = time.Minute }}, change...)...)
 }
 
 func TestMutex_UnlockWithALocalWaiter_SendsNothing(t *testing.T) {

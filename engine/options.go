@@ -200,14 +200,14 @@ const maxHandOvers = 10_000
 // lockConfig is what the core needs of a Config.
 func (c *Config) lockConfig() lock.Config {
 	handOvers := uint16(maxHandOvers)
-	if c.HandOver < time.Millisecond { // the core counts milliseconds: a turn would last until the next one
+	if c.HandOverTime < time.Millisecond { // the core counts milliseconds: a turn would last until the next one
 		handOvers = 0
 	}
 	return lock.Config{
 		Lease: c.Lease, CommandTimeout: c.CommandTimeout, AckTimeout: c.AckTimeout,
 		Replicas: lock.Acks(c.Replicas), FixedMargin: c.Margin,
-		Room:      c.FairWait,
-		HandOvers: handOvers, HandOverFor: min(c.HandOver, time.Hour),
+		Room:      c.FairWaitTimeout,
+		HandOvers: handOvers, HandOverFor: min(c.HandOverTime, time.Hour),
 	}
 }
 

@@ -292,7 +292,7 @@ func TestErrors_Text_IsForPeople(t *testing.T) {
 		`engine: lock not acquired: invalid argument: the name of a lock must not be empty`:                                                                        testkit.ErrOf(e.Mutex("").TryLock(testkit.Ctx(t))),
 		`engine: lock "y" not acquired: held by this context already`:                                                                                              testkit.ErrOf(e.Mutex("y").TryLock(under, engine.NonReentrant())),
 		`engine: lock "z" not acquired: 0 of 1 replicas acknowledged (AckTimeout 1s); see that they are attached and keep up, or ask for fewer`:                    testkit.ErrOf(e.Mutex("z").TryLock(testkit.Ctx(t), engine.Acked(1))),
-		`engine: invalid argument: Config.DB (-1) must not be negative; Config.Lanes (65) must be within 1 and 64`:                                                 testkit.ErrOf(engine.New(testkit.Ctx(t), engine.Config{DB: -1, Lanes: 65})),
+		`engine: invalid argument: Config.DB (-1) must not be negative; Config.CommandConns (65) must be within 1 and 64`:                                          testkit.ErrOf(engine.New(testkit.Ctx(t), engine.Config{DB: -1, CommandConns: 65})),
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("%v\nwant %s", err, want)

@@ -37,7 +37,7 @@ import (
 type PermitSemaphore struct{ m Mutex }
 
 // PermitSemaphore returns the semaphore of that name. The rules for names are those of Mutex. A
-// name is used for a PermitSemaphore or for something else: the other is ErrKind, or ErrWrongType.
+// name is used for a PermitSemaphore or for something else: the other is ErrKindConflict, or ErrWrongType.
 func (e *Engine) PermitSemaphore(name string) PermitSemaphore {
 	return PermitSemaphore{e.mutex(name, kind.Permit)}
 }
@@ -187,7 +187,7 @@ func (s PermitSemaphore) count(ctx context.Context, of func(free, held int) int)
 
 func (s PermitSemaphore) channel() script.Channel { return s.m.home.table.Channel(s.m.key) }
 
-// fits is ErrKind if the name is in use as something else. The server would take a Semaphore for a
+// fits is ErrKindConflict if the name is in use as something else. The server would take a Semaphore for a
 // PermitSemaphore: both are a number.
 func (s PermitSemaphore) fits() error {
 	if s.m.home == nil || s.m.err != nil { // which is said anyway
@@ -197,7 +197,7 @@ func (s PermitSemaphore) fits() error {
 	sh.Lock()
 	defer sh.Unlock()
 	if !sh.Fits(s.m.key) {
-		return errKindOf(sh, s.m.key.Name)
+		return errKindConflict(sh, s.m.key.Name)
 	}
 	return nil
 }

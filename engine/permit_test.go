@@ -267,7 +267,7 @@ func TestPermitSemaphore_OnePermitTakenAway_EndsTheHold(t *testing.T) {
 	}
 	<-h.Done()
 	var lost *engine.LostError
-	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer {
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.RemovedOnServer {
 		t.Errorf("the hold: %v", err)
 	}
 	testkit.Eventually(t, "the others are back", func() bool { return s.Do("ZCARD", "{x}:timeout") == int64(1) })
@@ -380,7 +380,7 @@ func TestPermitSemaphore_UnderAHold_IsNotReentered(t *testing.T) {
 		t.Error("the same permit")
 	}
 	permitsAre(t, s, 0, 2)
-	if _, err := e.Mutex("x").TryLock(h.Context(testkit.Ctx(t))); !errors.Is(err, engine.ErrKind) {
+	if _, err := e.Mutex("x").TryLock(h.Context(testkit.Ctx(t))); !errors.Is(err, engine.ErrKindConflict) {
 		t.Errorf("a Mutex: %v", err)
 	}
 	testkit.MustUnlock(t, h)
@@ -393,7 +393,7 @@ func TestPermitSemaphore_UnderAHold_IsNotReentered(t *testing.T) {
 		t.Errorf("a Mutex of a key that is none: %v", err)
 	}
 	lock := testkit.MustLock(t, e.Mutex("y"))
-	if _, err := e.PermitSemaphore("y").TryAcquire(lock.Context(testkit.Ctx(t)), 1); !errors.Is(err, engine.ErrKind) {
+	if _, err := e.PermitSemaphore("y").TryAcquire(lock.Context(testkit.Ctx(t)), 1); !errors.Is(err, engine.ErrKindConflict) {
 		t.Errorf("permits of a lock: %v", err)
 	}
 	ran := false

@@ -83,7 +83,7 @@ func TestQuorumHold_ServerJoins_CountsSoon(t *testing.T) {
 		s.servers[i].Do("DEL", "x")
 		eventually(t, "that is noticed", func() bool {
 			renewAll(v[i]) // again, if one was out that the server had answered before
-			return v[i].Stats().Lost[GoneOnServer] == 1
+			return v[i].Stats().Lost[RemovedOnServer] == 1
 		})
 	}
 	eventually(t, "all three have it again", func() bool { return len(h.Servers()) == 3 })

@@ -79,7 +79,7 @@ func refusalOf(err error) quorum.Refusal {
 	is := lockerr.Parts(why)
 	r := quorum.Refusal{
 		Why: why, Passes: passes(err),
-		Full: slices.Contains(is, ErrOverloaded), Late: slices.Contains(is, ErrLate), Closed: slices.Contains(is, ErrClosed),
+		Full: slices.Contains(is, ErrOverloaded), Late: slices.Contains(is, ErrGrantTooLate), Closed: slices.Contains(is, ErrClosed),
 	}
 	at := 0
 	if r.State, at = stateIn(is); r.State == quorum.Held {

@@ -17,9 +17,9 @@ import (
 // and they are lost together. The Unlock of a reader that is not the last asks no server. A reader with a
 // Lease, MaxHold or Acked, or in a RedLock, is an owner of its own.
 //
-// If the readers have held the lock for longer than Config.HandOver, a new one waits up to 10 ms for them to
+// If the readers have held the lock for longer than Config.HandOverTime, a new one waits up to 10 ms for them to
 // release it, so that a writer of another process gets a chance; then it joins. TryLock joins at once.
-// With a negative HandOver each reader is an owner of its own.
+// With a negative HandOverTime each reader is an owner of its own.
 //
 // The context of a read lock re-enters the reader, that of a write lock the writer. A Reader
 // under the context of its Writer is granted at once, and is a hold of its own: it stays when the
@@ -35,7 +35,7 @@ import (
 // others that never end keep a writer waiting. TryLock asks without regard to turns.
 //
 // A name is either an RWMutex or a Mutex. If an engine uses it for one of them the other is
-// ErrKind; if it is the other elsewhere it counts as held. In a cluster, a reader is not granted
+// ErrKindConflict; if it is the other elsewhere it counts as held. In a cluster, a reader is not granted
 // while the slot of the lock moves to another node; what is held stays held, and can be unlocked.
 //
 // A reader that dies keeps writers out until its lease ends. A Java program with Redisson may

@@ -25,11 +25,11 @@ type Stats struct {
 	// Lost counts holds lost, by reason.
 	Lost map[LostReason]uint64
 	// HandedOver counts grants of a lock that another holder of this process had handed over, or
-	// passed on by a command, and readers that joined others: see Config.HandOver.
+	// passed on by a command, and readers that joined others: see Config.HandOverTime.
 	HandedOver uint64
 	// Compensations counts releases of owners that nobody wanted, and of holds that were lost.
 	// Burned counts those of them whose acquire had an unknown outcome.
-	Compensations, Burned uint64
+	Compensations, InDoubt uint64
 	// UnknownOutcomes counts calls of Unlock that were told ErrOutcomeUnknown, and commands of
 	// semaphores and latches that were given up without an answer.
 	UnknownOutcomes uint64
@@ -63,7 +63,7 @@ func (e *Engine) Stats() Stats {
 	s.Held, s.Waiting = n.Held, n.Pending
 	s.Acquired, s.Released, s.Renewed, s.NotAcquired = n.Acquired, n.Released, n.Renewed, n.NotAcquired
 	s.HandedOver = n.HandedOver
-	s.Compensations, s.Burned, s.UnknownOutcomes = n.Compensations, n.InDoubt, n.Unknown
+	s.Compensations, s.InDoubt, s.UnknownOutcomes = n.Compensations, n.InDoubt, n.Unknown
 	s.Leaked, s.NotAcked = n.Leaked, n.Unacked
 	for reason, n := range n.Lost {
 		if n > 0 {

@@ -30,7 +30,7 @@ func contendPawl(handOver time.Duration) func(context.Context, string) (locker, 
 		if err != nil {
 			return nil, err
 		}
-		cfg.HandOver = handOver
+		cfg.HandOverTime = handOver
 		eng, err := engine.New(ctx, cfg)
 		if err != nil {
 			return nil, err

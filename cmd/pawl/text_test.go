@@ -152,7 +152,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{nil, "ping --addr redis://:secret@127.0.0.1"},
 		{[]string{target.URLEnv + "=redis://:secret@127.0.0.1:6379/one"}, "ping"},
 		{[]string{target.URLEnv + "=redis://:sec%ret@127.0.0.1:6379"}, "ping"},
-		{nil, "ping --addr redis+cluster://127.0.0.1?sharding=both"},
+		{nil, "ping --addr redis+cluster://127.0.0.1?sharded_pubsub=both"},
 		{nil, "ping --addr " + nobody},
 		{nil, "exec a --addr " + nobody + " -- true"},
 		{nil, "ping --addr " + here},

@@ -67,7 +67,7 @@ func TestSemaphoreAndLatchInVirtualTime(t *testing.T) {
 func TestADoubtIsGivenUpInVirtualTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		env := enginetest.NewVirtual(t, func(c *engine.Config) { c.HandOver = time.Hour })
+		env := enginetest.NewVirtual(t, func(c *engine.Config) { c.HandOverTime = time.Hour })
 		s := env.Engine.Semaphore("s")
 		if _, err := s.TrySetPermits(t.Context(), 1); err != nil {
 			t.Fatal(err)

@@ -83,10 +83,10 @@ func TestStealEndsAHoldAndKeepsOthersOut(t *testing.T) {
 	h := lock(t, env.Engine, "x")
 	env.Steal("x")
 	st, err := env.Engine.Mutex("x").State(within(t))
-	if err != nil || !st.Locked || st.Mine || len(st.Holders) != 1 || st.Holders[0].ID != enginetest.Stranger || st.TTL < 20*time.Second || st.TTL > 30*time.Second {
+	if err != nil || !st.Locked || st.Mine || len(st.Holders) != 1 || st.Holders[0].ID != enginetest.ForeignOwner || st.TTL < 20*time.Second || st.TTL > 30*time.Second {
 		t.Fatalf("State is %+v, %v", st, err)
 	}
-	lost(t, h, engine.GoneOnServer)
+	lost(t, h, engine.RemovedOnServer)
 	if err := h.Unlock(within(t)); !errors.Is(err, engine.ErrLost) {
 		t.Errorf("Unlock: %v", err)
 	}
@@ -142,7 +142,7 @@ func TestNamesAreMappedAsTheEngineDoes(t *testing.T) {
 	})
 	h := lock(t, env.Engine, "{a}b")
 	env.Steal("{a}b")
-	lost(t, h, engine.GoneOnServer)
+	lost(t, h, engine.RemovedOnServer)
 	env.Expire("{a}b")
 	unlock(t, lock(t, env.Engine, "{a}b"))
 }
@@ -197,7 +197,7 @@ func TestHoldsLeftBehindFailTheTest(t *testing.T) {
 		"stolen": {func(t *testing.T, env *enginetest.Env) {
 			h := lock(t, env.Engine, "x")
 			env.Steal("x")
-			lost(t, h, engine.GoneOnServer)
+			lost(t, h, engine.RemovedOnServer)
 		}, ""},
 		"closed": {func(t *testing.T, env *enginetest.Env) {
 			lock(t, env.Engine, "x")

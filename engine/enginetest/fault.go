@@ -8,8 +8,8 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
-// Stranger is the owner that Steal puts in, as Mutex.State shows it.
-const Stranger = "enginetest:1"
+// ForeignOwner is the owner that Steal puts in, as Mutex.State shows it.
+const ForeignOwner = "enginetest:1"
 
 // strangerLease is the engine's default.
 const strangerLease = 30 * time.Second
@@ -30,7 +30,7 @@ func (env *Env) Steal(name string) {
 		env.t.Errorf("enginetest: Steal(%q): it is no lock", name)
 		return
 	}
-	env.server.Own(env.config.DB, key, Stranger, strangerLease)
+	env.server.Own(env.config.DB, key, ForeignOwner, strangerLease)
 	env.wake(key)
 }
 
@@ -58,7 +58,7 @@ func (env *Env) Expire(name string) {
 
 // Lose has the holders of the lock lose it now, for that reason: their contexts end, Done is
 // closed, and Err says why, before others get the lock, which is released on the server as after any
-// loss. Only with GoneOnServer and TakenOnServer is the server's key deleted or overwritten (for 30 s)
+// loss. Only with RemovedOnServer and KeyOverwritten is the server's key deleted or overwritten (for 30 s)
 // first, as when that happens to a real one: others may get the lock a moment before its holder is told.
 //
 // It concerns the engines of this Env. If none of them holds the lock, that is an error of the test,
@@ -67,10 +67,10 @@ func (env *Env) Lose(name string, reason engine.LostReason) {
 	env.t.Helper()
 	key := env.key(name)
 	switch reason {
-	case engine.GoneOnServer:
+	case engine.RemovedOnServer:
 		env.server.Delete(env.config.DB, key)
-	case engine.TakenOnServer:
-		env.server.Overwrite(env.config.DB, key, Stranger, strangerLease)
+	case engine.KeyOverwritten:
+		env.server.Overwrite(env.config.DB, key, ForeignOwner, strangerLease)
 	case engine.LeaseEnded, engine.NotRenewed, engine.MaxHoldReached:
 	default:
 		env.t.Errorf("enginetest: Lose(%q, %v): a hold is not lost so; to lose it by the end of its engine, close that", name, reason)

@@ -75,7 +75,7 @@ func TestStealIsToldAtOnceByWaitersOfItsEngine(t *testing.T) {
 				if late := time.Since(start); late > time.Second {
 					t.Errorf("the holder was told after %v: %v", late, h.Err())
 				}
-				lost(t, h, engine.GoneOnServer)
+				lost(t, h, engine.RemovedOnServer)
 				env.Expire("x")
 				next, err := f.Await(t.Context())
 				if err != nil {

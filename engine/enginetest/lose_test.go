@@ -33,7 +33,7 @@ func TestLose_AHold_IsToldAtOnceAndWhy(t *testing.T) {
 	t.Parallel()
 	everyEnv(t, func(t *testing.T, env *enginetest.Env) {
 		other := env.Open()
-		for _, reason := range []engine.LostReason{engine.GoneOnServer, engine.NotRenewed, engine.LeaseEnded, engine.MaxHoldReached} {
+		for _, reason := range []engine.LostReason{engine.RemovedOnServer, engine.NotRenewed, engine.LeaseEnded, engine.MaxHoldReached} {
 			for name, kind := range map[string]func(e *engine.Engine) engine.Mutex{
 				"a mutex":  func(e *engine.Engine) engine.Mutex { return e.Mutex("a mutex") },
 				"a spin":   func(e *engine.Engine) engine.Mutex { return e.SpinMutex("a spin") },
@@ -58,8 +58,8 @@ func TestLose_AHold_IsToldAtOnceAndWhy(t *testing.T) {
 			}
 		}
 		h := lock(t, env.Engine, "y")
-		env.Lose("y", engine.TakenOnServer)
-		lost(t, h, engine.TakenOnServer)
+		env.Lose("y", engine.KeyOverwritten)
+		lost(t, h, engine.KeyOverwritten)
 		if _, err := other.Mutex("y").TryLock(within(t)); !errors.Is(err, engine.ErrWrongType) {
 			t.Errorf("the key was overwritten: %v", err)
 		}

@@ -71,7 +71,7 @@ func TestLossInVirtualTime(t *testing.T) {
 		h = lock(t, env.Engine, "z")
 		start = time.Now()
 		env.Steal("z")
-		lostAfter(h, engine.GoneOnServer, 0, 11*time.Second+10*time.Millisecond)
+		lostAfter(h, engine.RemovedOnServer, 0, 11*time.Second+10*time.Millisecond)
 	})
 }
 

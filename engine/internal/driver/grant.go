@@ -62,9 +62,9 @@ func (s *renewable) Renewed(sent, now clock.Instant, lease time.Duration, acked 
 
 // Gone implements watchdog.Renewable.
 func (s *renewable) Gone(code int64) {
-	why := lock.GoneOnServer
+	why := lock.RemovedOnServer
 	if code == script.WrongType {
-		why = lock.TakenOnServer
+		why = lock.KeyOverwritten
 	}
 	t, sh := s.grant(), s.shard()
 	var rd lock.Ready

@@ -15,7 +15,7 @@ import (
 )
 
 // Outages ends what does not wait for servers that are away for too long. How long they have been
-// is known by their lanes, so those that wait have no timer each. There is one for all of them,
+// is known by their command_conns, so those that wait have no timer each. There is one for all of them,
 // which is set only while a server is away:
 //
 //	a lane is lost, names move    Check: all are looked at, on a goroutine of the wheel

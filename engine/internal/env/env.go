@@ -53,7 +53,7 @@ type Snapshot struct {
 	Out     int      // commands after an outage that have no answer
 	Many    int      // MultiLocks and RedLocks that somebody waits for
 	Watched int      // groups of contexts
-	States  []string // of names and lanes, for people
+	States  []string // of names and command_conns, for people
 }
 
 // Draw returns a random duration in [0, d).

@@ -25,6 +25,9 @@ type Settings struct {
 // aliases are names of other clients for settings, whose values mean the same.
 var aliases = map[string]string{"database": "db", "virtualhost": "db", "clientname": "client_name", "servername": "tls_server_name", "sni": "tls_server_name"}
 
+// renamed are former names of settings.
+var renamed = map[string]string{"fairwait": "fair_wait_timeout", "handover": "hand_over_time", "sharding": "sharded_pubsub", "lanes": "command_conns"}
+
 // known lists the names of all settings.
 func (s *Settings) known() []string {
 	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(s.Durations)), slices.Collect(maps.Keys(s.Numbers)),
@@ -83,6 +86,8 @@ func (l *Location) sort(s *Settings, query url.Values) (masters, hosts []string,
 		switch ours, is := names[plain]; {
 		case is:
 			s.values[ours] = append(s.values[ours], values...)
+		case renamed[plain] != "":
+			wrong = append(wrong, fmt.Sprintf("the setting %q is not known: it is called %s", name, renamed[plain]))
 		case l.Topology == "sentinel" && slices.Contains(mastersNames, plain):
 			masters = append(masters, values...)
 		case l.Topology != "" && plain == "addr":

@@ -107,7 +107,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 			switch {
 			case a == nil:
 			case a.Try && !a.extra.Quorum && c.hold.state == live:
-				a.fail(r.Port.LossError(c.hold.Kind, c.hold.Name, GoneOnServer), rd)
+				a.fail(r.Port.LossError(c.hold.Kind, c.hold.Name, RemovedOnServer), rd)
 			default: // it asks as any other: one server's loss is not that of a RedLock
 				a.extra.Writer = nil
 			}
@@ -239,7 +239,7 @@ func (r *Entry) lateGrant(a *Request, o *Outcome, rd *Ready) {
 	case r.Port.Closing():
 		a.fail(lockerr.ErrClosed, rd)
 	case a.Try || a.lateGrants >= MaxLate:
-		a.fail(lockerr.ErrLate, rd)
+		a.fail(lockerr.ErrGrantTooLate, rd)
 	}
 }
 
@@ -283,10 +283,10 @@ func (r *Entry) reenterReplied(c *Command, o *Outcome, rd *Ready) {
 // anybody waits for the answer still: a fixed lease is not renewed, so perhaps nothing
 // else would say it.
 func (r *Entry) applyNotOwner(c *Command, o *Outcome, rd *Ready) bool {
-	why := GoneOnServer
+	why := RemovedOnServer
 	switch {
 	case o.Result == WrongType, o.Result == Replied && o.Reply == OtherType:
-		why = TakenOnServer
+		why = KeyOverwritten
 	case o.Result == Replied && o.Reply == NotOwner:
 	default:
 		return false

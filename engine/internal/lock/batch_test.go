@@ -412,7 +412,7 @@ func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
 				o.Reply = NotOwner
 			}
 			l.reply(r, o)
-			if lost := gone && !x.asked; u.delivered != 1 || lost != errors.Is(u.Err, loss(GoneOnServer)) || !lost && u.Err != nil {
+			if lost := gone && !x.asked; u.delivered != 1 || lost != errors.Is(u.Err, loss(RemovedOnServer)) || !lost && u.Err != nil {
 				t.Errorf("%s, gone %v: unlocked with %v", what, gone, u.Err)
 			}
 			if second.settled != 0 && !x.fails || x.fails && second.err != why {
@@ -441,9 +441,9 @@ func TestResource_ReleaseAndAcquireOfALostHold_TellsTheUnlock(t *testing.T) {
 		has    bool
 		fails  bool
 	}{
-		"gone":         {Outcome{BatchReplies: []Reply{NotOwner}, Token: 8}, GoneOnServer, true, false},
-		"another's":    {Outcome{BatchReplies: []Reply{NotOwner}, Reply: HeldByOther, TTL: time.Second}, GoneOnServer, false, false},
-		"another type": {Outcome{Result: WrongType, Err: errors.New("no")}, TakenOnServer, false, true},
+		"gone":         {Outcome{BatchReplies: []Reply{NotOwner}, Token: 8}, RemovedOnServer, true, false},
+		"another's":    {Outcome{BatchReplies: []Reply{NotOwner}, Reply: HeldByOther, TTL: time.Second}, RemovedOnServer, false, false},
+		"another type": {Outcome{Result: WrongType, Err: errors.New("no")}, KeyOverwritten, false, true},
 	} {
 		l := newHandOverLab(t)
 		r := l.name()

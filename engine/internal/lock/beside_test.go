@@ -62,7 +62,7 @@ func TestReader_BesideAWriterThatIsGone_HasItLookedAt(t *testing.T) {
 			t.Errorf("once %v: the writer is not looked at", once)
 		}
 		rd.Deliver()
-		if failed := errors.Is(reader.err, loss(GoneOnServer)); failed != once {
+		if failed := errors.Is(reader.err, loss(RemovedOnServer)); failed != once {
 			t.Errorf("once %v: the reader is told %v", once, reader.err)
 		}
 		if !once {

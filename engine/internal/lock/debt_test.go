@@ -62,7 +62,7 @@ func TestTimerOfADebt(t *testing.T) {
 // ask by themselves: see LongestSleep.
 func TestHold_GoneOnServer_LeavesNoCompensation(t *testing.T) {
 	t.Parallel()
-	for _, why := range []Loss{GoneOnServer, TakenOnServer} {
+	for _, why := range []Loss{RemovedOnServer, KeyOverwritten} {
 		l := newLab(t)
 		r := l.name()
 		c := l.ask(r, false)

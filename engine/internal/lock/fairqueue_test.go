@@ -48,7 +48,7 @@ func TestALostHoldLeavesTheQueue(t *testing.T) {
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	l.reply(r, Outcome{})
 	l.does(func(rd *Ready) {
-		c.hold.Grant.Gone(GoneOnServer, rd)
+		c.hold.Grant.Gone(RemovedOnServer, rd)
 		r.Advance(rd)
 	})
 	if l.is(r, Compensating); r.Cmd.ID != c.hold.ID {

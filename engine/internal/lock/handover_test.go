@@ -43,8 +43,8 @@ func TestAHoldIsHandedOverToTheFirstWhoWaitsWithoutACommand(t *testing.T) {
 	if !first.hold.Grant.Renewed(l.now, l.now, l.cfg.Lease, 0, &rd) || second.hold.Until() < l.now.Add(l.cfg.Lease/2) {
 		t.Error("the renewal is not that of the second")
 	}
-	first.hold.Grant.Gone(GoneOnServer, &rd)
-	if second.hold.IsLive() || second.hold.why != GoneOnServer || first.hold.why != 0 {
+	first.hold.Grant.Gone(RemovedOnServer, &rd)
+	if second.hold.IsLive() || second.hold.why != RemovedOnServer || first.hold.why != 0 {
 		t.Errorf("gone: %+v, %+v", second.hold, first.hold)
 	}
 }
@@ -395,7 +395,7 @@ func TestATenureThatIsNotRenewedAnyMoreIsNotHandedOver(t *testing.T) {
 				l.t.Error("renewed while it is released")
 			}
 		},
-		"the server does not have it": func(l *lab, t *Grant, rd *Ready) { t.Gone(GoneOnServer, rd) },
+		"the server does not have it": func(l *lab, t *Grant, rd *Ready) { t.Gone(RemovedOnServer, rd) },
 	} {
 		l := newHandOverLab(t)
 		r := l.name()

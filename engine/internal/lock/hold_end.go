@@ -63,7 +63,7 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 	// replica was promoted that has not heard of the grant.
 	kind := r.Port.Traits(h.Kind)
 	several := kind.MultiHolder && byte(h.ID) != 0
-	if why != TakenOnServer && (why != GoneOnServer || several || kind.ServerQueue) {
+	if why != KeyOverwritten && (why != RemovedOnServer || several || kind.ServerQueue) {
 		r.compensateGrant(h, max(h.serverUntil, now))
 	}
 }

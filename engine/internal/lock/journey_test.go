@@ -52,7 +52,7 @@ func TestAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
 	l.now = l.now.Add(l.cfg.Lease)
 	l.reply(r, Outcome{Sent: sent})
 	l.is(r, Compensating)
-	if !errors.Is(c.err, lockerr.ErrLate) || r.Cmd.ID != 1 || l.count.Compensations != 1 {
+	if !errors.Is(c.err, lockerr.ErrGrantTooLate) || r.Cmd.ID != 1 || l.count.Compensations != 1 {
 		t.Errorf("%v, owner %d, %+v", c.err, r.Cmd.ID, l.count)
 	}
 	l.reply(r, Outcome{})

@@ -164,8 +164,8 @@ const (
 	LeaseEnded Loss = iota + 1
 	NotRenewed
 	MaxHoldReached
-	GoneOnServer
-	TakenOnServer
+	RemovedOnServer
+	KeyOverwritten
 	EngineClosed
 	Losses = iota + 1
 )

@@ -122,7 +122,7 @@ func (j *journey) renew(t *Grant) {
 	if j.owner != t.ID {
 		j.log("a renewal of %d finds nothing", t.ID)
 		j.left[t] = t.watchdog
-		j.do(func(rd *Ready) { t.Gone(GoneOnServer, rd) })
+		j.do(func(rd *Ready) { t.Gone(RemovedOnServer, rd) })
 		return
 	}
 	j.expires = max(j.expires, j.now.Add(lease))

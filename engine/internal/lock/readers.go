@@ -20,7 +20,7 @@ import (
 // Every other reader has a Grant and an Entry of its own. A reader beside a writer has them too,
 // but is the read grant of the process from the moment when the writer has been released.
 //
-// Readers that come and go would keep the lock for good. So a grant has a turn of HandOver. After
+// Readers that come and go would keep the lock for good. So a grant has a turn of HandOverTime. After
 // the turn, readers that arrive wait for the release, for 10 ms at most. Then they join, and a new turn
 // begins. If the grant is released by then, they skip a turn, as the head of a Mutex does after a
 // hand-over.

@@ -195,7 +195,7 @@ func TestReaders_WhoComesAfterTheLastUnlock_DoesNotJoin(t *testing.T) {
 func TestReaders_ALossIsThatOfAll(t *testing.T) {
 	t.Parallel()
 	for what, lose := range map[string]func(l *readersLab, h *tenant, rd *Ready){
-		"gone":         func(_ *readersLab, h *tenant, rd *Ready) { h.Grant.Gone(GoneOnServer, rd) },
+		"gone":         func(_ *readersLab, h *tenant, rd *Ready) { h.Grant.Gone(RemovedOnServer, rd) },
 		"its time":     func(l *readersLab, h *tenant, rd *Ready) { l.now = l.now.Add(time.Hour); h.Check(l.now, rd) },
 		"another's":    func(l *readersLab, h *tenant, rd *Ready) { l.now = l.now.Add(time.Hour); h.Grant.Renewal(l.now, rd) },
 		"at the close": func(_ *readersLab, h *tenant, rd *Ready) { h.Entry.EndHold(rd) },

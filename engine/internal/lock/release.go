@@ -115,9 +115,9 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 		// now came later. (A leave does not take the field away, so its copy must find it.)
 		r.ended(c, o, rd)
 	case o.Result == Replied:
-		r.releaseFoundNothing(h, GoneOnServer, rd)
+		r.releaseFoundNothing(h, RemovedOnServer, rd)
 	case o.Result == WrongType:
-		r.releaseFoundNothing(h, TakenOnServer, rd)
+		r.releaseFoundNothing(h, KeyOverwritten, rd)
 	case o.Result == RetryLater:
 		r.Port.Refused(*o)
 		h.releaseInDoubt = h.releaseInDoubt || o.Begun && c.Action == Releasing

@@ -131,8 +131,8 @@ func TestOfSeveralPermitsOneIsGone(t *testing.T) {
 		c := l.wantPermits(r, n, false)
 		l.reply(r, Outcome{})
 		cell := c.hold.Entry
-		l.does(func(rd *Ready) { c.hold.Gone(GoneOnServer, rd) })
-		if c.hold.why != GoneOnServer {
+		l.does(func(rd *Ready) { c.hold.Gone(RemovedOnServer, rd) })
+		if c.hold.why != RemovedOnServer {
 			t.Errorf("%d permits: %v", n, c.hold.why)
 		}
 		if want := n > 1; (cell.Cmd.Action == Compensating) != want || cell.Detached == want {

@@ -12,7 +12,7 @@ func IsBlocking(is error) bool {
 	case *Held, impatient:
 		return true
 	}
-	return is == ErrUnavailable || is == ErrLate
+	return is == ErrUnavailable || is == ErrGrantTooLate
 }
 
 // CutOff reports whether the reason of one that was given up says only that a command was

@@ -30,7 +30,7 @@ func (s Cancel) Err(obstacle ...error) error {
 }
 
 // blocksOrUnavailable reports whether an obstacle is ErrHeld or ErrUnavailable.
-func blocksOrUnavailable(is error) bool { return is != ErrLate && IsBlocking(is) }
+func blocksOrUnavailable(is error) bool { return is != ErrGrantTooLate && IsBlocking(is) }
 
 // NotAskedErr is the reason of one that is given up before anybody was asked.
 func (s Cancel) NotAskedErr() error {

@@ -25,7 +25,7 @@ var (
 	ErrInvalid        = errors.New("engine: invalid argument")
 	ErrWrongType      = errors.New("engine: key is of another type")
 	ErrNoPermits      = errors.New("engine: nobody has said how many permits there are: call SetPermits first, or TrySetPermits")
-	ErrLate           = errors.New("engine: granted later than the lease lasts; use a longer lease")
+	ErrGrantTooLate   = errors.New("engine: granted later than the lease lasts; use a longer lease")
 )
 
 // These say what ended an acquisition, or what it would have waited for.

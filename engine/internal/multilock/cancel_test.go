@@ -164,7 +164,7 @@ func TestWhatWasKnownBeforeStands(t *testing.T) {
 	l.until("h binds")
 	h.cancel(stop)
 	l.run()
-	h.failed("x", errStopped, lockerr.ErrLate, errGone)
+	h.failed("x", errStopped, lockerr.ErrGrantTooLate, errGone)
 	l.locks["y"].owner = "somebody"
 
 	// Closed says it all, but one that waits is told by its lock.

@@ -194,7 +194,7 @@ func TestOneThatIsLostMeanwhileIsTriedAgain(t *testing.T) {
 	b := l.lock("b", "x y")
 	b.lost = lock.MaxLate
 	l.run()
-	b.failed("x", lockerr.ErrLate, errGone)
+	b.failed("x", lockerr.ErrGrantTooLate, errGone)
 	if v := b.View(); v.Late != lock.MaxLate || v.Rounds != lock.MaxLate-1 {
 		t.Errorf("it gave up: %+v", v)
 	}
@@ -221,12 +221,12 @@ func TestGrantsThatComeTooLateAreCounted(t *testing.T) {
 	l.until("b tries") // has x, and asks for y
 	l.locks["y"].late = 1
 	l.run()
-	b.failed("y", lockerr.ErrLate)
+	b.failed("y", lockerr.ErrGrantTooLate)
 	c := l.lock("c", "x y")
 	l.locks["x"].late = 2 // one that waits has tried as often as it may
 	l.run()
 	c.tells("tries x y", "x refused", "gives back y", "pauses 0s", "waits for x", "x refused", "fails for x")
-	c.failed("x", lockerr.ErrLate)
+	c.failed("x", lockerr.ErrGrantTooLate)
 }
 
 // The server of one is away: it is waited for first, and nothing is taken before.
@@ -282,7 +282,7 @@ func TestTryLockIsOneRound(t *testing.T) {
 	l.locks["z"].late = 1
 	c := l.tryLock("c", "x y z")
 	l.run()
-	c.failed("z", lockerr.ErrLate)
+	c.failed("z", lockerr.ErrGrantTooLate)
 	d := l.tryLock("d", "x y z")
 	l.run()
 	d.tells("tries x y z", "has all")

@@ -51,7 +51,7 @@ func (a *asking) answer() {
 		lock.queue = append(lock.queue, a)
 	case lock.late > 0:
 		lock.late--
-		a.tell(lockerr.ErrLate)
+		a.tell(lockerr.ErrGrantTooLate)
 	case lock.owner == nil:
 		lock.owner = k
 		a.tell(nil)

@@ -281,7 +281,7 @@ func (k *taker) bind() {
 		k.tell("lost %s", k.wants[i].name)
 		k.held[i] = false
 		k.l.release(k.wants[i])
-		k.do(k.Lost(i, lockerr.Wrap(lockerr.ErrLate, errGone)))
+		k.do(k.Lost(i, lockerr.Wrap(lockerr.ErrGrantTooLate, errGone)))
 		return
 	}
 	k.Bound()
@@ -315,7 +315,7 @@ func (k *taker) failed(name string, is ...error) {
 		k.l.t.Fatalf("%s: ended %d times, has all: %v; %s: %v", k, k.ended, k.has, k.wants[max(k.err.At, 0)].name, k.err.Why)
 	}
 	for _, one := range []error{
-		lockerr.ErrHeld, lockerr.ErrUnavailable, lockerr.ErrClosed, lockerr.ErrLate, lockerr.ErrEarly,
+		lockerr.ErrHeld, lockerr.ErrUnavailable, lockerr.ErrClosed, lockerr.ErrGrantTooLate, lockerr.ErrEarly,
 		lockerr.ErrWaited, errBad, errStopped, errGone,
 	} {
 		if got := errors.Is(k.err.Why, one); got != slices.Contains(is, one) {

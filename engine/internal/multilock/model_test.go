@@ -112,7 +112,7 @@ func model(t *testing.T, seed uint64, counts map[string]int) {
 			counts["closed"]++
 		case errors.Is(why, errStopped), errors.Is(why, lockerr.ErrWaited), errors.Is(why, lockerr.ErrAbandoned):
 			counts["stopped"]++
-		case errors.Is(why, lockerr.ErrLate):
+		case errors.Is(why, lockerr.ErrGrantTooLate):
 			counts["late"]++
 		case errors.Is(why, lockerr.ErrHeld):
 			counts["held"]++

@@ -42,7 +42,7 @@ func (g *Acquisition) refused(i int) Ready {
 	now, before := Refusal{i, g.parts[i].why}, g.last
 	g.last = now
 	first := lockerr.Parts(now.Why)[0]
-	tooLate := first == lockerr.ErrLate
+	tooLate := first == lockerr.ErrGrantTooLate
 	if tooLate {
 		g.late++
 		tooLate = g.late >= lock.MaxLate || g.stage == Blocked // one that waits has counted itself

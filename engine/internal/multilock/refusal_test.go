@@ -21,9 +21,9 @@ func TestTheWorstRefusalDecides(t *testing.T) {
 		"the first of equals":              {[]error{nil, held, held}, 1, 1},
 		"away, and held":                   {[]error{held, away, held}, 1, 0},
 		"held, and away":                   {[]error{away, held}, 0, 1},
-		"late, and held":                   {[]error{lockerr.ErrLate, held}, 1, 1},
-		"late":                             {[]error{nil, lockerr.ErrLate, lockerr.ErrLate}, 1, 1},
-		"late, and away":                   {[]error{lockerr.ErrLate, away}, 1, 0},
+		"late, and held":                   {[]error{lockerr.ErrGrantTooLate, held}, 1, 1},
+		"late":                             {[]error{nil, lockerr.ErrGrantTooLate, lockerr.ErrGrantTooLate}, 1, 1},
+		"late, and away":                   {[]error{lockerr.ErrGrantTooLate, away}, 1, 0},
 		"for good, after all":              {[]error{held, away, errBad}, 2, 2},
 		"for good, twice":                  {[]error{held, errBad, lockerr.ErrWrongType}, 1, 1},
 		"overloaded":                       {[]error{held, lockerr.ErrOverloaded}, 1, 1},
@@ -58,8 +58,8 @@ func TestGivenUpAndTooLate(t *testing.T) {
 	g.GivenBack(0)
 	g.PauseOver()
 	g.Cancel(lockerr.Cancel{Cause: errStopped})
-	g.OnResult(1, lockerr.ErrLate)
-	if s := g.Decide(); s.Do != Fail || !errors.Is(s.Why, errStopped) || !errors.Is(s.Why, lockerr.ErrLate) {
+	g.OnResult(1, lockerr.ErrGrantTooLate)
+	if s := g.Decide(); s.Do != Fail || !errors.Is(s.Why, errStopped) || !errors.Is(s.Why, lockerr.ErrGrantTooLate) {
 		t.Errorf("%+v", s)
 	}
 }
@@ -76,7 +76,7 @@ func TestOneThatWasCutOffSaysLeast(t *testing.T) {
 		"held, and not asked":     {held, errStopped, 1},
 		"held, and early":         {held, early, 1},
 		"away, and not asked":     {away, errStopped, 1},
-		"late, and early":         {lockerr.ErrLate, early, 1},
+		"late, and early":         {lockerr.ErrGrantTooLate, early, 1},
 		"for good, and not asked": {errBad, errStopped, 1},
 		"granted, and not asked":  {nil, errStopped, 0},
 	} {

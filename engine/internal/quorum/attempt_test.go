@@ -302,7 +302,7 @@ func TestAttempt_GrantsThatComeTooLate_EndIt(t *testing.T) {
 	l.refuse(0, late)
 	l.refuse(1, late)
 	f := l.failedWith(IsRefused)
-	l.must(f.ForGood.Why == lockerr.ErrLate && f.Granted == 0, "%+v", f)
+	l.must(f.ForGood.Why == lockerr.ErrGrantTooLate && f.Granted == 0, "%+v", f)
 	l.did("ask [] give [2] cancel [] look []")
 }
 

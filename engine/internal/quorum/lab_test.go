@@ -215,7 +215,7 @@ var (
 	away    = Refusal{Why: lockerr.ErrUnavailable, State: Unavailable, Passes: true}
 	forGood = Refusal{Why: lockerr.ErrWrongType}
 	full    = Refusal{Why: lockerr.ErrOverloaded, Full: true}
-	late    = Refusal{Why: lockerr.ErrLate, Late: true, Passes: true}
+	late    = Refusal{Why: lockerr.ErrGrantTooLate, Late: true, Passes: true}
 	closed  = Refusal{Why: lockerr.ErrClosed, Closed: true}
 	cut     = Refusal{Why: errors.New("given up")}
 )

@@ -86,7 +86,7 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
 		m.next(do)
 		return
 	}
-	gone := end.Loss == lock.GoneOnServer || end.Loss == lock.TakenOnServer
+	gone := end.Loss == lock.RemovedOnServer || end.Loss == lock.KeyOverwritten
 	since := clock.Instant(math.MaxInt64) // it was there until now
 	switch {
 	case gone || end.Loss == lock.NotRenewed:
@@ -110,7 +110,7 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
 		if end.Loss != 0 && end.Loss != lock.EngineClosed {
 			do.Lost = m.Ending
 		}
-	case m.Renewal != 0 && !v.Reenters && (end.Loss == lock.GoneOnServer || end.Loss == lock.NotRenewed):
+	case m.Renewal != 0 && !v.Reenters && (end.Loss == lock.RemovedOnServer || end.Loss == lock.NotRenewed):
 		m.ask(v.Server, joins, do)
 	default:
 		p.refusal = Refusal{Why: end.Why} // it is not asked again

@@ -19,17 +19,17 @@ func TestMembership_ServersAreFoundEmptyOneByOne_IsLost(t *testing.T) {
 	renewed := l.now.Add(time.Second)
 	l.after(10 * time.Second)
 	for i := range 2 {
-		l.leave(i, lock.GoneOnServer, renewed)
+		l.leave(i, lock.RemovedOnServer, renewed)
 		l.is(Holding)
 		l.after(time.Millisecond)
 		l.grant(i)
 	}
 	l.did("ask [once 0 once 1] give [] cancel [] look [1 2 3 4 1 2 3 4 0 2 3 4 0 2 3 4]")
-	l.leave(2, lock.GoneOnServer, renewed)
+	l.leave(2, lock.RemovedOnServer, renewed)
 	l.is(Over)
 	l.did("ask [] give [0 1 3 4] cancel [] look [0 1 3 4]")
 	loss := l.Ending.(*lossError).Loss
-	l.must(loss.Last == lock.GoneOnServer && loss.Left == 2 && len(l.logged) == 1, "%+v, logged %v", loss, l.logged)
+	l.must(loss.Last == lock.RemovedOnServer && loss.Left == 2 && len(l.logged) == 1, "%+v, logged %v", loss, l.logged)
 	var is []Outcome
 	for _, said := range loss.Each {
 		is = append(is, said.Is)
@@ -43,7 +43,7 @@ func TestMembership_OthersWereLookedAt_ServerThatJoinedCounts(t *testing.T) {
 	l := heldBy(t, 5)
 	for i := range 5 {
 		l.after(time.Second)
-		l.leave(i, lock.GoneOnServer, l.now.Add(-time.Millisecond)) // it was looked at just now
+		l.leave(i, lock.RemovedOnServer, l.now.Add(-time.Millisecond)) // it was looked at just now
 		l.must(l.Stage == Holding, "lost at server %d", i)
 		l.after(time.Millisecond)
 		h := l.grant(i)
@@ -66,10 +66,10 @@ func TestMembership_VoteIsLost_WhatCounts(t *testing.T) {
 		stays bool
 		again bool // it is asked again
 	}{
-		{lock.GoneOnServer, before, true, true},
-		{lock.GoneOnServer, after, false, false},
-		{lock.TakenOnServer, before, true, false},
-		{lock.TakenOnServer, after, false, false},
+		{lock.RemovedOnServer, before, true, true},
+		{lock.RemovedOnServer, after, false, false},
+		{lock.KeyOverwritten, before, true, false},
+		{lock.KeyOverwritten, after, false, false},
 		{lock.NotRenewed, before, true, true},
 		{lock.NotRenewed, after, false, false},
 		{lock.LeaseEnded, before, true, false},
@@ -81,7 +81,7 @@ func TestMembership_VoteIsLost_WhatCounts(t *testing.T) {
 	} {
 		l := heldBy(t, 3)
 		l.after(time.Minute)
-		l.leave(0, lock.GoneOnServer, l.now)
+		l.leave(0, lock.RemovedOnServer, l.now)
 		l.grant(0)
 		l.news()
 		there := l.now
@@ -102,9 +102,9 @@ func TestMembership_VoteIsLost_WhatCounts(t *testing.T) {
 func TestMembership_MissingBeforeItWasHeld_DoesNotMatter(t *testing.T) {
 	t.Parallel()
 	l := heldBy(t, 3)
-	l.leave(0, lock.GoneOnServer, l.now)
+	l.leave(0, lock.RemovedOnServer, l.now)
 	l.grant(0) // at that moment still
-	l.leave(1, lock.GoneOnServer, l.now.Add(-time.Millisecond))
+	l.leave(1, lock.RemovedOnServer, l.now.Add(-time.Millisecond))
 	l.is(Holding)
 }
 
@@ -137,7 +137,7 @@ func TestMembership_Reentry_IsNotAskedForAgain(t *testing.T) {
 		l.grantWithin(i, i < 2)
 	}
 	l.is(Holding)
-	l.leave(0, lock.GoneOnServer, l.now)
+	l.leave(0, lock.RemovedOnServer, l.now)
 	l.is(Holding)
 	l.must(l.tries[0] == nil, "it is asked again")
 	l.leave(2, lock.NotRenewed, l.now)
@@ -145,7 +145,7 @@ func TestMembership_Reentry_IsNotAskedForAgain(t *testing.T) {
 
 	l = newContender(t, 3) // before the whole is held, it is
 	l.grantWithin(0, true)
-	l.leave(0, lock.GoneOnServer, l.now)
+	l.leave(0, lock.RemovedOnServer, l.now)
 	l.grant(1)
 	l.grant(2)
 	l.is(Holding)
@@ -256,7 +256,7 @@ func TestMembership_ServerMissedTheLock_IsAskedAtEachRenewal(t *testing.T) {
 func TestMembership_ServerLostTheLock_IsAskedAgain(t *testing.T) {
 	t.Parallel()
 	l := heldBy(t, 5)
-	l.leave(1, lock.GoneOnServer, l.now)
+	l.leave(1, lock.RemovedOnServer, l.now)
 	l.refuse(1, held)
 	l.after(renewal / 2)
 	l.leave(2, lock.NotRenewed, l.now)
@@ -286,7 +286,7 @@ func TestMembership_FixedLease_NoServerIsAskedAgain(t *testing.T) {
 	l.did("ask [once 0 once 1 once 2 once 3 once 4 once 4] give [] cancel [] look []")
 	l.refuse(4, held)
 	l.grant(3)
-	l.leave(0, lock.GoneOnServer, l.now)
+	l.leave(0, lock.RemovedOnServer, l.now)
 	l.is(Holding)
 	l.must(l.Due == 0, "it is due in %v", l.Due.Sub(l.now))
 	l.did("ask [] give [] cancel [] look [1 2 3]")

@@ -153,7 +153,7 @@ func (g *grant) renew(again bool) {
 		switch {
 		case g.ended:
 		case gone:
-			g.lost(lock.GoneOnServer)
+			g.lost(lock.RemovedOnServer)
 		case ok:
 			g.there = max(g.there, sent)
 			if g.m.Renewal != 0 {
@@ -169,7 +169,7 @@ func (g *grant) renew(again bool) {
 // lost ends it: first here, then at the server.
 func (g *grant) lost(why lock.Loss) {
 	g.end(End{g.server.id, fmt.Errorf("loss %d at %d", why, g.server.id), why})
-	if why != lock.GoneOnServer {
+	if why != lock.RemovedOnServer {
 		g.release(nil)
 	}
 }

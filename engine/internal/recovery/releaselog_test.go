@@ -173,7 +173,7 @@ func TestAnswersToARepeatedRelease(t *testing.T) {
 			if test.again == 0 {
 				l.advance(time.Second)
 				if got := l.sent(); got != "" || len(l.v.mu.lanes) != 0 {
-					t.Errorf("%q was sent again; %d lanes", got, len(l.v.mu.lanes))
+					t.Errorf("%q was sent again; %d command_conns", got, len(l.v.mu.lanes))
 				}
 				return
 			}

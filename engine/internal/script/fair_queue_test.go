@@ -153,7 +153,7 @@ func TestOneBehindAThreadKeepsItsPlaceInItsTurn(t *testing.T) {
 	}
 }
 
-// A waiter of ours sleeps for ten seconds at most. So long it is waited for, however short FairWait is.
+// A waiter of ours sleeps for ten seconds at most. So long it is waited for, however short FairWaitTimeout is.
 func TestWhoComesNearerHasTimeToAsk(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
@@ -163,7 +163,7 @@ func TestWhoComesNearerHasTimeToAsk(t *testing.T) {
 	x.check(t, c)
 }
 
-// However short FairWait is, a long queue is not written at each leave.
+// However short FairWaitTimeout is, a long queue is not written at each leave.
 func TestALeaveWritesTheFirstFewAlsoIfPlacesCountLittle(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)

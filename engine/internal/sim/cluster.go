@@ -21,7 +21,7 @@ import (
 type cluster struct {
 	nodes   []*server
 	slots   map[uint16]*slot
-	mode    string // Config.Sharding
+	mode    string // Config.ShardedPubSub
 	sharded bool
 }
 

@@ -286,7 +286,7 @@ func (p *process) clashes() {
 	})
 	s.start(p, func() {
 		err := way.ask()
-		if answered = true; !errors.Is(err, engine.ErrKind) {
+		if answered = true; !errors.Is(err, engine.ErrKindConflict) {
 			s.fail("%s has %s in use, and using it as %s says %v", p.name, name, way.family, err)
 		}
 	})

@@ -104,17 +104,17 @@ func (p *process) newSite(i int) *site {
 	}
 	cfg := engine.Config{
 		Addrs: []string{fmt.Sprintf("sim%d:6379", i)}, Lease: s.lease, Margin: margin, CommandTimeout: commandTimeout,
-		FairWait: 10 * time.Second,
+		FairWaitTimeout: 10 * time.Second,
 	}
 	if !s.dictated {
-		cfg.FairWait = []time.Duration{time.Second, 10 * time.Second, time.Minute}[s.seed%3]
-		cfg.HandOver = []time.Duration{0, time.Second, time.Minute, time.Minute, time.Minute, -1}[s.draw(6)]
+		cfg.FairWaitTimeout = []time.Duration{time.Second, 10 * time.Second, time.Minute}[s.seed%3]
+		cfg.HandOverTime = []time.Duration{0, time.Second, time.Minute, time.Minute, time.Minute, -1}[s.draw(6)]
 	}
 	switch {
 	case x.server.replica != nil:
 		cfg.Topology = "replicas"
 	case s.cluster != nil:
-		cfg.Topology, cfg.Sharding = "cluster", s.cluster.mode
+		cfg.Topology, cfg.ShardedPubSub = "cluster", s.cluster.mode
 	}
 	e, err := engine.New(env.With(context.Background(), w), cfg)
 	if err != nil {

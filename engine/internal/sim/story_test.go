@@ -78,7 +78,7 @@ func (w *story) told() string {
 //	hang for=1s | pause p=P1 for=1s | kill p=P1 | take name=a silently
 //	refuse for=1s                      with BUSY
 //	replica                            the server has a replica, before the first process
-//	cluster sharding=on                two nodes, before the first process
+//	cluster sharded_pubsub=on                two nodes, before the first process
 //	migrate name=a key=1s slot=1s      the key after a while, and then its slot
 //	replicate | failover               it has everything; it is promoted
 //	run for=1s                         lets that time pass
@@ -179,7 +179,7 @@ func (w *story) do(t *testing.T, d *datadriven.TestData) {
 		w.server.replica = new(replica)
 		w.server.replicate()
 	case "cluster":
-		w.divide(2, arg("sharding"))
+		w.divide(2, arg("sharded_pubsub"))
 	case "migrate":
 		number, to := resp.SlotOf(arg("name")), w.cluster.nodes[0]
 		if to == w.cluster.slots[number].at {

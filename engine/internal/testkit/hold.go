@@ -87,7 +87,7 @@ func WantServedAfterRemoval(t testing.TB, h *engine.Hold, waiter *engine.Future[
 	if err != nil {
 		t.Fatalf("the lock is free, and the waiter was not served: %v; the hold: %v", err, h.Err())
 	}
-	WantLost(t, "the hold that was removed", h.Err(), engine.GoneOnServer)
+	WantLost(t, "the hold that was removed", h.Err(), engine.RemovedOnServer)
 	MustUnlock(t, next)
 }
 

@@ -167,5 +167,5 @@ func Margin(lease time.Duration) time.Duration {
 // HandingOver is an engine that hands locks over for a minute, so that a test is not in a hurry.
 func HandingOver(t *testing.T, url string, change ...func(*engine.Config)) *engine.Engine {
 	t.Helper()
-	return Open(t, url, append([]func(*engine.Config){func(c *engine.Config) { c.HandOver = time.Minute }}, change...)...)
+	return Open(t, url, append([]func(*engine.Config){func(c *engine.Config) { c.HandOverTime = time.Minute }}, change...)...)
 }

@@ -62,7 +62,7 @@ func Code(err error) int {
 	case errors.Is(err, engine.ErrInvalid) && !errors.As(err, new(*resp.ServerError)): // as of a channel
 		return Usage
 	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrWrongType),
-		errors.Is(err, engine.ErrOutcomeUnknown), errors.Is(err, engine.ErrNotAcked), errors.Is(err, engine.ErrLate),
+		errors.Is(err, engine.ErrOutcomeUnknown), errors.Is(err, engine.ErrNotAcked), errors.Is(err, engine.ErrGrantTooLate),
 		errors.Is(err, redistest.ErrNotInstalled), errors.As(err, new(*resp.ServerError)):
 		return Server // nobody else has the lock
 	case errors.Is(err, engine.ErrLost):

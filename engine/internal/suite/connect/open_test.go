@@ -50,7 +50,7 @@ func nobody(t *testing.T, n int) (addrs []string) {
 func TestNew_NobodyListens_Fails(t *testing.T) {
 	t.Parallel()
 	for form, n := range map[string]int{
-		"redis://%s": 1, "redis://%s?lanes=3": 1, "redis+cluster://%s": 3, "redis+sentinel://%s/mymaster": 3, "redis+replicas://%s": 2,
+		"redis://%s": 1, "redis://%s?command_conns=3": 1, "redis+cluster://%s": 3, "redis+sentinel://%s/mymaster": 3, "redis+replicas://%s": 2,
 	} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()

@@ -56,7 +56,7 @@ func TestNoPermitIsLostWhileSlotsMove(t *testing.T) {
 			at := testkit.Clustered(c)
 			var engines []*engine.Engine
 			for range 2 {
-				engines = append(engines, at.Open(t, func(cfg *engine.Config) { cfg.Sharding = sharding }))
+				engines = append(engines, at.Open(t, func(cfg *engine.Config) { cfg.ShardedPubSub = sharding }))
 			}
 			const permits = 3
 			testkit.MustSetPermits(t, engines[0].Semaphore("s"), permits)

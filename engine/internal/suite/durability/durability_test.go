@@ -276,7 +276,7 @@ func TestRemovalIsNoticedWhileTheReplicasAreSilent(t *testing.T) {
 		testkit.RenewAll(e)
 		<-h.Done()
 		var lost *engine.LostError
-		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer {
+		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.RemovedOnServer {
 			t.Errorf("%v", err)
 		}
 	})
@@ -436,7 +436,7 @@ func TestDurableLockIsPassedOnInsideAProcess(t *testing.T) {
 	t.Parallel()
 	testkit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
-		e := f.open(testkit.AckTimeout(2*time.Second), func(c *engine.Config) { c.HandOver = time.Minute })
+		e := f.open(testkit.AckTimeout(2*time.Second), func(c *engine.Config) { c.HandOverTime = time.Minute })
 		m := e.Mutex("x")
 		h := mustLockAcked(t, m, engine.Acked(1))
 		const n = 10

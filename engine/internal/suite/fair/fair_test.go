@@ -218,7 +218,7 @@ func TestFairMutex_QueueDeleted_WaiterQueuesAgain(t *testing.T) {
 func TestFairMutex_LockHeldForLong_WaiterKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	s := testkit.Server(t)
-	impatient := func(c *engine.Config) { c.Lease, c.FairWait = 300*time.Millisecond, 400*time.Millisecond }
+	impatient := func(c *engine.Config) { c.Lease, c.FairWaitTimeout = 300*time.Millisecond, 400*time.Millisecond }
 	engines := []*engine.Engine{testkit.Open(t, s.URL(), impatient), testkit.Open(t, s.URL(), impatient)}
 	h, err := engines[0].FairMutex("x").Lock(testkit.Ctx(t), engine.Lease(3*time.Second))
 	if err != nil {
@@ -300,17 +300,17 @@ func TestFairMutex_NameOfAMutex_IsRefused(t *testing.T) {
 	e := testkit.Open(t, s.URL())
 	h := testkit.MustLock(t, e.FairMutex("x"))
 	for what, m := range map[string]engine.Mutex{"Mutex": e.Mutex("x"), "SpinMutex": e.SpinMutex("x"), "FencedMutex": e.FencedMutex("x")} {
-		if _, err := m.Lock(testkit.Ctx(t)); !errors.Is(err, engine.ErrKind) {
+		if _, err := m.Lock(testkit.Ctx(t)); !errors.Is(err, engine.ErrKindConflict) {
 			t.Errorf("%s beside a FairMutex: %v", what, err)
 		}
-		if _, err := m.TryLock(h.Context(testkit.Ctx(t))); !errors.Is(err, engine.ErrKind) {
+		if _, err := m.TryLock(h.Context(testkit.Ctx(t))); !errors.Is(err, engine.ErrKindConflict) {
 			t.Errorf("%s under a FairMutex: %v", what, err)
 		}
 	}
 	testkit.MustUnlock(t, h)
 	testkit.Eventually(t, "the name is free", func() bool { return testkit.Inside(e).Names == 0 })
 	h = testkit.MustLock(t, e.Mutex("x"))
-	if _, err := e.FairMutex("x").LockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrKind) {
+	if _, err := e.FairMutex("x").LockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrKindConflict) {
 		t.Errorf("a FairMutex beside a Mutex: %v", err)
 	}
 	testkit.MustUnlock(t, h)

@@ -93,7 +93,7 @@ func noting(owner *string, acquire faultproxy.Match) faultproxy.Match {
 // wantBurned fails the test unless the engine has in doubt so many owners.
 func wantBurned(t testing.TB, e *engine.Engine, want uint64) {
 	t.Helper()
-	if n := e.Stats().Burned; n != want {
+	if n := e.Stats().InDoubt; n != want {
 		t.Fatalf("%d burned owners, want %d", n, want)
 	}
 }
@@ -196,8 +196,8 @@ func TestGrantThatComesLaterThanItsLeaseIsGivenBack(t *testing.T) {
 	s, p, e := testkit.Behind(t)
 	p.Delay(faultproxy.Carried("EVALSHA"), 40*time.Millisecond, 40*time.Millisecond)
 	_, err := e.Mutex("x").Lock(testkit.Ctx(t), engine.Lease(50*time.Millisecond))
-	if !errors.Is(err, engine.ErrLate) || !errors.Is(err, engine.ErrNotAcquired) {
-		t.Fatalf("error is %v, want ErrLate", err)
+	if !errors.Is(err, engine.ErrGrantTooLate) || !errors.Is(err, engine.ErrNotAcquired) {
+		t.Fatalf("error is %v, want ErrGrantTooLate", err)
 	}
 	testkit.Eventually(t, "given back", func() bool { return len(testkit.Fields(t, s, "x")) == 0 })
 	p.Delay(faultproxy.All, 0, 0)

@@ -23,7 +23,7 @@ func loggedOut(t *testing.T) (n *fakenode.Node, e *engine.Engine, ask func(), ga
 	n, gate = fakenode.New(t), fakenode.NewGate()
 	n.On(testkit.Calls(script.Acquire), fakenode.Int(script.Granted))
 	n.OnNext(1, testkit.Calls(script.State), fakenode.Hold(gate, fakenode.Error(fakenode.NoAuth)))
-	e = testkit.Open(t, "redis://"+n.Addr()+"?lanes=1&close_timeout=500ms", func(c *engine.Config) { c.CommandTimeout = 500 * time.Millisecond })
+	e = testkit.Open(t, "redis://"+n.Addr()+"?command_conns=1&close_timeout=500ms", func(c *engine.Config) { c.CommandTimeout = 500 * time.Millisecond })
 	ctx := testkit.Within(t, 2*time.Second)
 	return n, e, func() {
 		go func() { _, _ = e.Mutex("y").State(ctx) }()
@@ -82,7 +82,7 @@ func TestRefusalOfOneCommandIsNotTheOutcomeOfOthers(t *testing.T) {
 			t.Errorf("TryLock: %v", err)
 		}
 		n.WaitFor(1, testkit.Calls(script.Release))
-		if e.Stats().Burned != 1 {
+		if e.Stats().InDoubt != 1 {
 			t.Error("the owner is not burned")
 		}
 	})
@@ -141,7 +141,7 @@ func TestLeaveThatFindsNothingEndsTheOuterHold(t *testing.T) {
 	n.On(testkit.Calls(script.Leave), fakenode.Int(script.NotThere))
 	n.OnNext(1, testkit.Calls(script.Leave), fakenode.Close())
 	n.On(testkit.Calls(script.Release), fakenode.Int(script.NotThere))
-	e := testkit.Open(t, "redis://"+n.Addr()+"?lanes=1&close_timeout=500ms")
+	e := testkit.Open(t, "redis://"+n.Addr()+"?command_conns=1&close_timeout=500ms")
 	outer := testkit.MustLock(t, e.Mutex("x"), engine.Lease(time.Hour))
 	inner, err := e.Mutex("x").Lock(outer.Context(testkit.Ctx(t)))
 	if err != nil {
@@ -165,7 +165,7 @@ func TestReleaseThatCannotReachTheOtherNodeEndsWithItsLease(t *testing.T) {
 		n.On(fakenode.Is("CLUSTER", "SLOTS"), fakenode.Raw(fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)))
 		n.On(testkit.Calls(script.Acquire), fakenode.Int(script.Granted))
 		n.On(testkit.Calls(script.Release), fakenode.Error("ASK 5 127.0.0.1:1"))
-		e := testkit.Open(t, "redis+cluster://"+n.Addr()+"?sharding=off&close_timeout=500ms")
+		e := testkit.Open(t, "redis+cluster://"+n.Addr()+"?sharded_pubsub=off&close_timeout=500ms")
 		h := testkit.MustLock(t, e.Mutex("x"), engine.Lease(600*time.Millisecond))
 		if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrOutcomeUnknown) || !errors.Is(err, engine.ErrUnavailable) {
 			t.Errorf("%v", err)

@@ -130,7 +130,7 @@ func givesUp(t *testing.T, name string, acquire acquirer, over time.Time) {
 		}
 		refused++
 		held, away := errors.Is(err, engine.ErrHeld), errors.Is(err, engine.ErrUnavailable)
-		if how == 2 && errors.Is(err, engine.ErrLate) {
+		if how == 2 && errors.Is(err, engine.ErrGrantTooLate) {
 			continue // it did not give up
 		}
 		if !errors.Is(err, engine.ErrNotAcquired) || held == away {

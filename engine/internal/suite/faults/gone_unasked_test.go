@@ -43,8 +43,8 @@ func TestAnswerThatNobodyWaitsForEndsAHoldThatIsGone(t *testing.T) {
 	}
 	for name, ask := range asks {
 		for reason, command := range map[engine.LostReason][]string{
-			engine.GoneOnServer:  {"DEL", "x"},
-			engine.TakenOnServer: {"SET", "x", "something else"},
+			engine.RemovedOnServer: {"DEL", "x"},
+			engine.KeyOverwritten:  {"SET", "x", "something else"},
 		} {
 			t.Run(name+": "+reason.String(), func(t *testing.T) {
 				t.Parallel()

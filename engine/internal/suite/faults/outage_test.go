@@ -138,7 +138,7 @@ func TestShutdownForgetsAnAcquireWithoutAnAnswer(t *testing.T) {
 			lock(e).LockAsync(testkit.Ctx(t))
 			testkit.Eventually(t, "the acquire is out", func() bool { return e.Stats().InFlight == 1 })
 			p.Down()
-			testkit.Eventually(t, "its answer is lost", func() bool { return e.Stats().Burned == 1 })
+			testkit.Eventually(t, "its answer is lost", func() bool { return e.Stats().InDoubt == 1 })
 			down := testkit.Background(func() error { return e.Shutdown(context.Background()) })
 			testkit.Eventually(t, "Shutdown returns", func() bool {
 				clk.Clock.Advance(time.Minute) // Pass waits for timers, which end with the engine

@@ -23,7 +23,7 @@ func busyLane(t *testing.T) (n *fakenode.Node, e *engine.Engine, h *engine.Hold,
 	n.On(testkit.Calls(script.Acquire), fakenode.Int(script.Granted))
 	n.On(testkit.Calls(script.Release), fakenode.Int(script.Done))
 	n.On(testkit.Calls(script.State), fakenode.Raw("*2\r\n*0\r\n:-2\r\n"))
-	e = testkit.Open(t, "redis://"+n.Addr()+"?lanes=1", testkit.Patient, func(c *engine.Config) { c.MaxInFlight = 1 })
+	e = testkit.Open(t, "redis://"+n.Addr()+"?command_conns=1", testkit.Patient, func(c *engine.Config) { c.MaxInFlight = 1 })
 	h = testkit.MustLock(t, e.Mutex("held"))
 	n.OnNext(1, testkit.Calls(script.Acquire), fakenode.Hold(gate, fakenode.Int(script.Granted)))
 	e.Mutex("slow").LockAsync(testkit.Ctx(t))

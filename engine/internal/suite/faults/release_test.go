@@ -121,7 +121,7 @@ func TestReleaseOfAHoldThatTheServerLostSaysSo(t *testing.T) {
 			if !errors.As(err, &lost) || !errors.Is(err, engine.ErrLost) || lost.Name != "x" {
 				t.Fatalf("error is %v", err)
 			}
-			want := map[string]engine.LostReason{"gone": engine.GoneOnServer, "taken": engine.TakenOnServer}[what]
+			want := map[string]engine.LostReason{"gone": engine.RemovedOnServer, "taken": engine.KeyOverwritten}[what]
 			if lost.Reason != want {
 				t.Errorf("reason is %v, want %v", lost.Reason, want)
 			}

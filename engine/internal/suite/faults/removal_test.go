@@ -35,6 +35,6 @@ func TestWaiter_KeyDeleted_IsServedWithin30s(t *testing.T) {
 		}
 		testkit.MustUnlock(t, h)
 	}
-	testkit.WantLost(t, "the hold of the same process", here.Err(), engine.GoneOnServer)
-	testkit.WantLost(t, "Unlock of the other", there.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
+	testkit.WantLost(t, "the hold of the same process", here.Err(), engine.RemovedOnServer)
+	testkit.WantLost(t, "Unlock of the other", there.Unlock(testkit.Ctx(t)), engine.RemovedOnServer)
 }

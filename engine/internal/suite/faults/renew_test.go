@@ -136,8 +136,8 @@ func TestOneForeignKeyAmongManyRenewedCostsOneHold(t *testing.T) {
 		s.Do("SET", "x13", "another library's lock")
 		<-holds[13].Done()
 		var lost *engine.LostError
-		if err := holds[13].Err(); !errors.As(err, &lost) || lost.Reason != engine.TakenOnServer {
-			t.Errorf("error is %v, want TakenOnServer", err)
+		if err := holds[13].Err(); !errors.As(err, &lost) || lost.Reason != engine.KeyOverwritten {
+			t.Errorf("error is %v, want KeyOverwritten", err)
 		}
 		for round := range 2 {
 			n := e.Stats().Renewed

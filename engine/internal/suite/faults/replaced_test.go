@@ -70,7 +70,7 @@ func TestMutex_ServerReplacedBehindItsAddress_GoesOnAtTheNewOne(t *testing.T) {
 	t.Parallel()
 	scripts := fakenode.Is("EVALSHA")
 	always := func(text string) func(host, port string) string { return func(string, string) string { return text } }
-	const cluster, alone = "redis+cluster://%s?sharding=off", "redis://:secret@%s"
+	const cluster, alone = "redis+cluster://%s?sharded_pubsub=off", "redis://:secret@%s"
 	for name, c := range map[string]struct {
 		url     string
 		refusal func(host, port string) string

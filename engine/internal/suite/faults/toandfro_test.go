@@ -57,7 +57,7 @@ func TestMutex_SlotMovedToAndFro_GetsThroughAfterPauses(t *testing.T) {
 		t.Run(sways.String(), func(t *testing.T) {
 			t.Parallel()
 			s := newSwayingSlots(t, sways)
-			e := testkit.Open(t, "redis+cluster://"+s.nodes[0].Addr()+"?sharding=off&close_timeout=100ms")
+			e := testkit.Open(t, "redis+cluster://"+s.nodes[0].Addr()+"?sharded_pubsub=off&close_timeout=100ms")
 			const names = 10
 			for i := range names {
 				testkit.MustLock(t, e.Mutex(fmt.Sprint("x", i)))

@@ -58,13 +58,13 @@ func TestFencedMutex_UnderAHoldWithoutAToken_IsRefused(t *testing.T) {
 	e := testkit.Open(t, s.URL())
 	h := testkit.MustLock(t, e.Mutex("x"))
 	ctx := h.Context(testkit.Ctx(t))
-	if _, err := e.FencedMutex("x").Lock(ctx); !errors.Is(err, engine.ErrKind) || !errors.Is(err, engine.ErrNotAcquired) {
+	if _, err := e.FencedMutex("x").Lock(ctx); !errors.Is(err, engine.ErrKindConflict) || !errors.Is(err, engine.ErrNotAcquired) {
 		t.Errorf("under a Mutex: %v", err)
 	}
 	if _, err := e.FencedMutex("x").TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("beside a Mutex: %v", err)
 	}
-	if _, err := engine.Multi(e.FencedMutex("x")).Lock(ctx); !errors.Is(err, engine.ErrKind) {
+	if _, err := engine.Multi(e.FencedMutex("x")).Lock(ctx); !errors.Is(err, engine.ErrKindConflict) {
 		t.Errorf("several: %v", err)
 	}
 	testkit.MustUnlock(t, h)

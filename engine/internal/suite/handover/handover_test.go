@@ -19,7 +19,7 @@ func TestMutex_HandOverOff_GoesThroughTheServer(t *testing.T) {
 	for _, off := range []time.Duration{-1, time.Nanosecond, time.Millisecond - 1} {
 		t.Run(off.String(), func(t *testing.T) {
 			t.Parallel()
-			e := testkit.HandingOver(t, testkit.Server(t).URL(), func(c *engine.Config) { c.HandOver = off })
+			e := testkit.HandingOver(t, testkit.Server(t).URL(), func(c *engine.Config) { c.HandOverTime = off })
 			m, ctx := e.Mutex("x"), testkit.Ctx(t)
 			var wg sync.WaitGroup
 			for range 8 {
@@ -80,7 +80,7 @@ func TestMutex_HandedOverAgainAndAgain_OutlivesItsLease(t *testing.T) {
 	}
 	<-h.Done()
 	var lost *engine.LostError
-	if !errors.As(h.Err(), &lost) || lost.Reason != engine.GoneOnServer {
+	if !errors.As(h.Err(), &lost) || lost.Reason != engine.RemovedOnServer {
 		t.Errorf("%v", h.Err())
 	}
 }

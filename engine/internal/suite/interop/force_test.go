@@ -94,7 +94,7 @@ func TestJavaTakesALockFromPawl(t *testing.T) {
 		robbed := cputime.Now()
 		y.ask("b", "lock", -1).want(t)
 		testkit.Receive(t, watched.Done())
-		testkit.WantLost(t, "the hold", watched.Err(), engine.GoneOnServer)
+		testkit.WantLost(t, "the hold", watched.Err(), engine.RemovedOnServer)
 		if took := robbed.Elapsed(); took > s.lease/3+s.lease/4 {
 			t.Errorf("the hold noticed after %v; it is renewed every %v", took, s.lease/3)
 		}

@@ -139,7 +139,7 @@ func (s *stage) engine(t testing.TB, at *site) *engine.Engine {
 	return testkit.Open(t, at.url(), func(c *engine.Config) {
 		c.Lease = s.lease
 		if s.plainChannels {
-			c.Sharding = "off"
+			c.ShardedPubSub = "off"
 		}
 	})
 }

@@ -177,7 +177,7 @@ func TestEngine_NameOfAnotherKind_IsRefused(t *testing.T) {
 					continue
 				}
 				for what, ask := range second.ask {
-					if err := ask(testkit.Ctx(t), e); !errors.Is(err, engine.ErrKind) || !testkit.HasText(err, "uses the name for "+shown[first.family]) {
+					if err := ask(testkit.Ctx(t), e); !errors.Is(err, engine.ErrKindConflict) || !testkit.HasText(err, "uses the name for "+shown[first.family]) {
 						t.Errorf("%s of a %s: %v", what, other, err)
 					}
 				}
@@ -271,7 +271,7 @@ func TestTryLock_UnderAHoldOfAnotherKind_SaysWhichKindThatIs(t *testing.T) {
 		"an RWMutex":  {e.RWMutex("rw").Reader(), e.Mutex("rw")},
 	} {
 		h := testkit.MustLock(t, locks[0])
-		if err := testkit.ErrOf(locks[1].TryLock(h.Context(testkit.Ctx(t)))); !errors.Is(err, engine.ErrKind) || !testkit.HasText(err, "the name for "+want) {
+		if err := testkit.ErrOf(locks[1].TryLock(h.Context(testkit.Ctx(t)))); !errors.Is(err, engine.ErrKindConflict) || !testkit.HasText(err, "the name for "+want) {
 			t.Errorf("%s: %v", want, err)
 		}
 		testkit.MustUnlock(t, h)

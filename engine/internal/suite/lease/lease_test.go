@@ -218,9 +218,9 @@ func TestExtend_HoldGone_IsLost(t *testing.T) {
 	gone, taken := testkit.MustLock(t, e.Mutex("g"), engine.Lease(time.Minute)), testkit.MustLock(t, e.Mutex("t"), engine.Lease(time.Minute))
 	s.Do("DEL", "g")
 	s.Do("SET", "t", "1")
-	testkit.WantLost(t, "gone", gone.Extend(testkit.Ctx(t), time.Minute), engine.GoneOnServer)
-	testkit.WantLost(t, "taken", taken.Extend(testkit.Ctx(t), time.Minute), engine.TakenOnServer)
-	testkit.WantLost(t, "gone's Unlock", gone.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
+	testkit.WantLost(t, "gone", gone.Extend(testkit.Ctx(t), time.Minute), engine.RemovedOnServer)
+	testkit.WantLost(t, "taken", taken.Extend(testkit.Ctx(t), time.Minute), engine.KeyOverwritten)
+	testkit.WantLost(t, "gone's Unlock", gone.Unlock(testkit.Ctx(t)), engine.RemovedOnServer)
 }
 
 // ValidUntil is a promise: the server keeps the key for longer.

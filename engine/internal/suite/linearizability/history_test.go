@@ -172,7 +172,7 @@ func (h *history) open(i int, rng *rand.Rand) {
 	e := testkit.OpenOn(h.t, anyTransport, "redis://"+h.proxies[i].Addr(), func(c *engine.Config) {
 		c.Lease, c.CommandTimeout, c.DialTimeout, c.CloseTimeout = h.kind.lease, h.kind.timeout, time.Second, 2*time.Second
 		c.Lazy = true
-		c.Lanes = 1 + rng.IntN(2)
+		c.CommandConns = 1 + rng.IntN(2)
 	})
 	h.engines[i].Store(e)
 }

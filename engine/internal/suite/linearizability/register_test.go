@@ -174,7 +174,7 @@ func (r *register) checkReasons(t *testing.T, kind historyKind) {
 			continue
 		}
 		// A release that reaches the server after the lease finds nothing there.
-		if lost.Reason == engine.GoneOnServer && c.unlocked.After(c.valid) {
+		if lost.Reason == engine.RemovedOnServer && c.unlocked.After(c.valid) {
 			continue
 		}
 		t.Errorf("lost, and nobody took it (%v): %v", lost, c)

@@ -23,11 +23,11 @@ func TestHold_KeyDeleted_IsLostAtTheNextRenewal(t *testing.T) {
 		s.Do("DEL", "x")
 		deleted := cputime.Now()
 		testkit.Receive(t, h.Done())
-		testkit.WantLost(t, "Err", h.Err(), engine.GoneOnServer)
+		testkit.WantLost(t, "Err", h.Err(), engine.RemovedOnServer)
 		if d := deleted.Elapsed(); d > 2*time.Second {
 			t.Errorf("noticed after %v", d)
 		}
-		testkit.WantLost(t, "Unlock", h.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
+		testkit.WantLost(t, "Unlock", h.Unlock(testkit.Ctx(t)), engine.RemovedOnServer)
 		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 		testkit.Clean(t, s)
 	})
@@ -41,7 +41,7 @@ func TestHold_KeyOverwritten_IsLostAtTheNextRenewal(t *testing.T) {
 		h := testkit.MustLock(t, e.Mutex("x"))
 		s.Do("SET", "x", "somebody else's")
 		testkit.Receive(t, h.Done())
-		testkit.WantLost(t, "Err", h.Err(), engine.TakenOnServer)
+		testkit.WantLost(t, "Err", h.Err(), engine.KeyOverwritten)
 		if v := s.Do("GET", "x"); v != "somebody else's" {
 			t.Errorf("the key is %v now", v)
 		}
@@ -56,12 +56,12 @@ func TestUnlock_LockLost_NoticesIt(t *testing.T) {
 	inner := testkit.MustReenter(t, e.Mutex("c"), child)
 	s.Do("DEL", "g", "c")
 	s.Do("SET", "t", "1")
-	testkit.WantLost(t, "deleted", gone.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
-	testkit.WantLost(t, "deleted, again", gone.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
-	testkit.WantLost(t, "overwritten", taken.Unlock(testkit.Ctx(t)), engine.TakenOnServer)
-	testkit.WantLost(t, "re-entry", inner.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
-	testkit.WantLost(t, "its parent", child.Err(), engine.GoneOnServer)
-	if n := e.Stats().Lost[engine.GoneOnServer]; n < 2 {
+	testkit.WantLost(t, "deleted", gone.Unlock(testkit.Ctx(t)), engine.RemovedOnServer)
+	testkit.WantLost(t, "deleted, again", gone.Unlock(testkit.Ctx(t)), engine.RemovedOnServer)
+	testkit.WantLost(t, "overwritten", taken.Unlock(testkit.Ctx(t)), engine.KeyOverwritten)
+	testkit.WantLost(t, "re-entry", inner.Unlock(testkit.Ctx(t)), engine.RemovedOnServer)
+	testkit.WantLost(t, "its parent", child.Err(), engine.RemovedOnServer)
+	if n := e.Stats().Lost[engine.RemovedOnServer]; n < 2 {
 		t.Errorf("%d were counted as gone", n)
 	}
 }
@@ -98,7 +98,7 @@ func TestForceUnlock_Held_ReleasesAndReportsIt(t *testing.T) {
 		t.Fatalf("the waiter was not woken: %v", err)
 	}
 	// The old holder cannot release the new one's lock.
-	testkit.WantLost(t, "Unlock of the forced", h.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
+	testkit.WantLost(t, "Unlock of the forced", h.Unlock(testkit.Ctx(t)), engine.RemovedOnServer)
 	if f := testkit.Fields(t, s, "x"); f[h2.Owner()] != "1" {
 		t.Errorf("hash is %v", f)
 	}

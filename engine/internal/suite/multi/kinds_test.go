@@ -317,7 +317,7 @@ func TestLossOfOneLockOfAnyKindEndsAMultiHold(t *testing.T) {
 			h := g.must(t, a, of)
 			stranger := g.take(t, of, b[1])[0]
 			testkit.RenewUntil(t, h.Done(), a[1])
-			testkit.WantLost(t, "Err", h.Err(), engine.GoneOnServer)
+			testkit.WantLost(t, "Err", h.Err(), engine.RemovedOnServer)
 			if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Unlock: %v", err)
 			}
@@ -360,7 +360,7 @@ func TestARedLockOfAnyKindOutlivesTheLossOfOneServer(t *testing.T) {
 
 			strangers := g.take(t, of, b[1], b[2])
 			testkit.RenewUntil(t, h.Done(), a[1], a[2])
-			testkit.WantLost(t, "Err", h.Err(), engine.GoneOnServer)
+			testkit.WantLost(t, "Err", h.Err(), engine.RemovedOnServer)
 			if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Unlock: %v", err)
 			}

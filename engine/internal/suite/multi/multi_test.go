@@ -153,7 +153,7 @@ func TestLossOfOneEndsAMultiHold(t *testing.T) {
 	}
 	testkit.Receive(t, h.Done())
 	var lost *engine.LostError
-	if !errors.As(h.Err(), &lost) || lost.Name != "y" || lost.Reason != engine.GoneOnServer {
+	if !errors.As(h.Err(), &lost) || lost.Name != "y" || lost.Reason != engine.RemovedOnServer {
 		t.Errorf("Err: %v", h.Err())
 	}
 	if !errors.Is(context.Cause(ctx), engine.ErrLost) {

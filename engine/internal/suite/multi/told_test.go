@@ -106,7 +106,7 @@ func TestMultiLockThatWasNotAcquiredWasNotLost(t *testing.T) {
 		want error
 		text string
 	}{
-		"removed": {func(s *redistest.Server, granted *engine.Engine) { s.Do("DEL", "x"); testkit.RenewAll(granted) }, engine.ErrLate, engine.GoneOnServer.String()},
+		"removed": {func(s *redistest.Server, granted *engine.Engine) { s.Do("DEL", "x"); testkit.RenewAll(granted) }, engine.ErrGrantTooLate, engine.RemovedOnServer.String()},
 		"closed":  {func(_ *redistest.Server, granted *engine.Engine) { _ = granted.Close() }, engine.ErrClosed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func TestMultiHold_UnlockStopsWaiting_SaysWhatItKnows(t *testing.T) {
 	go func() { f <- m.Unlock(ctx) }()
 	testkit.Eventually(t, "x and z have their answers", func() bool {
 		st := e.Stats()
-		return st.InFlight == 0 && st.Released == 1 && st.Lost[engine.GoneOnServer] == 1
+		return st.InFlight == 0 && st.Released == 1 && st.Lost[engine.RemovedOnServer] == 1
 	})
 	cancel()
 	err = testkit.Receive(t, f)

@@ -46,7 +46,7 @@ func TestAFairQueueDoesNotDependOnTheClocksOfItsProcesses(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		const room, off = 10 * time.Second, 20 * time.Minute
-		of := func(c *engine.Config) { c.FairWait = room }
+		of := func(c *engine.Config) { c.FairWaitTimeout = room }
 		ahead, one := openWrong(t, off, s.URL(), of)
 		behind, other := openWrong(t, -off, s.URL(), of)
 		h := testkit.MustLock(t, ahead.FairMutex("F"))

@@ -169,7 +169,7 @@ func TestLockOfAKilledProcessExpires(t *testing.T) {
 // channels does not know who hears (docs/fair.md): there it has all of its time.
 func TestKilledWaiterOfAFairLockIsPassedOver(t *testing.T) {
 	const room = 10 * time.Second
-	of := func(c *engine.Config) { c.FairWait, c.Lease = room, 5*time.Second }
+	of := func(c *engine.Config) { c.FairWaitTimeout, c.Lease = room, 5*time.Second }
 	if args := testkit.PeerArgs(); len(args) == 1 {
 		_, err := testkit.Open(t, args[0], of).FairMutex("F").Lock(testkit.Ctx(t))
 		t.Fatalf("not killed: %v", err)

@@ -142,7 +142,7 @@ func TestScoresOfAFairQueueDoNotDrift(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		room := 10 * time.Second
-		of := func(c *engine.Config) { c.FairWait = room }
+		of := func(c *engine.Config) { c.FairWaitTimeout = room }
 		e, other := testkit.Open(t, s.URL(), of), testkit.Open(t, s.URL(), of)
 		h := testkit.MustLock(t, e.FairMutex("F"))
 		waits := line(t, s, 6, nil, other, e)
@@ -271,7 +271,7 @@ func TestAHeadThatLeavesWithoutAWordHoldsUpNobodyForLong(t *testing.T) {
 func TestAbandonedHeadsOfAFairQueueAreTakenOutByTime(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		of := func(c *engine.Config) { c.FairWait = time.Second }
+		of := func(c *engine.Config) { c.FairWaitTimeout = time.Second }
 		e, other := testkit.Open(t, s.URL(), of), testkit.Open(t, s.URL(), of)
 		h := testkit.MustLock(t, e.FairMutex("F"), engine.Lease(time.Second))
 		now := time.Now()

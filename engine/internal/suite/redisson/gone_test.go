@@ -21,7 +21,7 @@ func TestUnlockOfALockThatHasExpiredFails(t *testing.T) {
 		if err := h.Err(); err != nil {
 			t.Fatalf("the holder knows: %v", err)
 		}
-		testkit.WantLost(t, "Unlock", h.Unlock(testkit.Ctx(t)), engine.GoneOnServer)
+		testkit.WantLost(t, "Unlock", h.Unlock(testkit.Ctx(t)), engine.RemovedOnServer)
 
 		h = testkit.MustLock(t, c.holds(e), engine.Lease(200*time.Millisecond))
 		testkit.Receive(t, h.Done())
@@ -42,7 +42,7 @@ func TestADeletedLockIsNoticedByItsHolder(t *testing.T) {
 			e := testkit.Open(t, s.URL(), testkit.LeaseOf(time.Hour))
 			h := testkit.MustLock(t, c.holds(e))
 			s.Do("DEL", "L", "redisson_lock_queue:{L}", "redisson_lock_timeout:{L}", "redisson_lock_token:{L}")
-			testkit.WantLost(t, "it "+name, end(e, h), engine.GoneOnServer)
+			testkit.WantLost(t, "it "+name, end(e, h), engine.RemovedOnServer)
 			testkit.MustUnlock(t, testkit.MustLock(t, c.waits(e)))
 		}
 	})
@@ -61,7 +61,7 @@ func TestDeletedPermitsAreNoticed(t *testing.T) {
 		s.Do("DEL", "P", "{P}:timeout")
 		s.Do("SET", "P", "1")
 		testkit.RenewUntil(t, h.Done(), e)
-		testkit.WantLost(t, "the holder", h.Err(), engine.GoneOnServer)
+		testkit.WantLost(t, "the holder", h.Err(), engine.RemovedOnServer)
 		h, err := next.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)

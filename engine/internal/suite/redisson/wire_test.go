@@ -213,7 +213,7 @@ func TestForceUnlockByRedissonIsSurvived(t *testing.T) {
 				t.Errorf("told after %v", d)
 			}
 			var lost *engine.LostError
-			if !errors.As(h.Err(), &lost) || lost.Reason != engine.GoneOnServer {
+			if !errors.As(h.Err(), &lost) || lost.Reason != engine.RemovedOnServer {
 				t.Errorf("Err: %v", h.Err())
 			}
 			if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {

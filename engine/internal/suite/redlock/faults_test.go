@@ -55,10 +55,10 @@ func TestRedLock_LeaseTooShort_IsNotGranted(t *testing.T) {
 	for i := range v {
 		s.Through(i, v).Delay(faultproxy.Carried("EVALSHA"), 150*time.Millisecond, 150*time.Millisecond)
 	}
-	if _, err := v.Lock("x").Lock(testkit.Ctx(t), engine.Lease(100*time.Millisecond)); !errors.Is(err, engine.ErrLate) || errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) {
+	if _, err := v.Lock("x").Lock(testkit.Ctx(t), engine.Lease(100*time.Millisecond)); !errors.Is(err, engine.ErrGrantTooLate) || errors.Is(err, engine.ErrHeld) || errors.Is(err, engine.ErrUnavailable) {
 		t.Errorf("Lock: %v", err)
 	}
-	if _, err := v.Lock("x").TryLock(testkit.Ctx(t), engine.Lease(100*time.Millisecond)); !errors.Is(err, engine.ErrLate) {
+	if _, err := v.Lock("x").TryLock(testkit.Ctx(t), engine.Lease(100*time.Millisecond)); !errors.Is(err, engine.ErrGrantTooLate) {
 		t.Errorf("TryLock: %v", err)
 	}
 	s.Clean(v)
@@ -322,7 +322,7 @@ func TestRedLock_VoteThatJoined_DoesNotReplaceOneMissingBefore(t *testing.T) {
 	s.Servers[1].Restart()
 	testkit.Receive(t, h.Done())
 	var lost *engine.LostError
-	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer ||
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.RemovedOnServer ||
 		!testkit.HasText(err, "1 of 3") || !testkit.HasText(err, s.Servers[0].Addr()+": it was granted there again") || !testkit.HasText(err, s.Servers[1].Addr()+": the server does not have it") {
 		t.Errorf("Err: %v", err)
 	}

@@ -162,7 +162,7 @@ func TestRedLock_RemovedEverywhere_IsLost(t *testing.T) {
 	}
 	testkit.Receive(t, h.Done())
 	var lost *engine.LostError
-	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer || !testkit.HasText(err, "3 are needed") || !errors.Is(context.Cause(ctx), engine.ErrLost) {
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.RemovedOnServer || !testkit.HasText(err, "3 are needed") || !errors.Is(context.Cause(ctx), engine.ErrLost) {
 		t.Errorf("%v; context: %v", err, context.Cause(ctx))
 	}
 	t.Log(h.Err())

@@ -29,7 +29,7 @@ func TestRedLock_NotAcquired_IsNotLost(t *testing.T) {
 	testkit.Eventually(t, "that has ended", func() bool { return v[1].Stats().Held == 0 })
 	p.Resume()
 	err := testkit.Receive(t, notified)
-	if !errors.Is(err, engine.ErrLate) || errors.Is(err, engine.ErrLost) || !testkit.HasText(err, engine.MaxHoldReached.String()) {
+	if !errors.Is(err, engine.ErrGrantTooLate) || errors.Is(err, engine.ErrLost) || !testkit.HasText(err, engine.MaxHoldReached.String()) {
 		t.Errorf("%v", err)
 	}
 	s.Clean(v)
@@ -70,7 +70,7 @@ func TestRedLock_SlowVote_DoesNotReplaceOneMissingBefore(t *testing.T) {
 	testkit.MustUnlock(t, testkit.MustRedLock(t, other.Lock("x")))
 	testkit.Receive(t, h.Done())
 	var lost *engine.LostError
-	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer || !testkit.HasText(err, "1 of 3") {
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.RemovedOnServer || !testkit.HasText(err, "1 of 3") {
 		t.Errorf("Err: %v", err)
 	}
 	p.Delay(faultproxy.All, 0, 0)

@@ -81,7 +81,7 @@ func TestRWMutex_DowngradeOfALostWriter_SaysSo(t *testing.T) {
 			t.Errorf("another writes %v: Downgrade: %v", writes, err)
 		}
 		testkit.Receive(t, w.Done()) // it was looked at
-		testkit.WantLost(t, "the writer", w.Err(), engine.GoneOnServer)
+		testkit.WantLost(t, "the writer", w.Err(), engine.RemovedOnServer)
 		if writes {
 			testkit.MustUnlock(t, h)
 		}
@@ -110,7 +110,7 @@ func TestRWMutex_ReaderBesideADeletedWriter_HasItVerified(t *testing.T) {
 			t.Errorf("once %v: %v", once, err)
 		}
 		testkit.Receive(t, w.Done())
-		testkit.WantLost(t, "the writer", w.Err(), engine.GoneOnServer)
+		testkit.WantLost(t, "the writer", w.Err(), engine.RemovedOnServer)
 		if r != nil {
 			testkit.MustUnlock(t, r)
 		}
@@ -200,7 +200,7 @@ func TestRWMutex_OwnerOfReadersTakenAway_AllAreLost(t *testing.T) {
 	for i, h := range holds {
 		testkit.Receive(t, h.Done())
 		var lost *engine.LostError
-		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer || !errors.Is(context.Cause(under[i]), engine.ErrLost) {
+		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.RemovedOnServer || !errors.Is(context.Cause(under[i]), engine.ErrLost) {
 			t.Errorf("%d: %v, its context %v", i, err, context.Cause(under[i]))
 		}
 		if err := h.Unlock(testkit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
@@ -222,7 +222,7 @@ func TestRWMutex_ReaderThatIsNotTheLast_UnlocksWithoutTheServer(t *testing.T) {
 	t.Parallel()
 	testkit.Steady(t, func(t testing.TB) {
 		s := testkit.Server(t)
-		e := testkit.Open(t, s.URL(), testkit.ShortLease(time.Second), func(c *engine.Config) { c.HandOver = time.Hour })
+		e := testkit.Open(t, s.URL(), testkit.ShortLease(time.Second), func(c *engine.Config) { c.HandOverTime = time.Hour })
 		l := e.RWMutex("x").Reader()
 		first := testkit.MustLock(t, l)
 		func() { testkit.MustLock(t, l) }()

@@ -176,7 +176,7 @@ func TestRWMutex_NameOfAMutex_IsRefused(t *testing.T) {
 	rw := e.RWMutex("x")
 	for _, m := range []engine.Mutex{rw.Reader(), rw.Writer()} {
 		for what, ctx := range map[string]context.Context{"alone": testkit.Ctx(t), "under its context": h.Context(testkit.Ctx(t))} {
-			if _, err := m.TryLock(ctx); !errors.Is(err, engine.ErrKind) {
+			if _, err := m.TryLock(ctx); !errors.Is(err, engine.ErrKindConflict) {
 				t.Errorf("beside a Mutex, %s: %v", what, err)
 			}
 		}
@@ -189,7 +189,7 @@ func TestRWMutex_NameOfAMutex_IsRefused(t *testing.T) {
 	testkit.MustUnlock(t, h)
 	for _, m := range []engine.Mutex{rw.Reader(), rw.Writer()} {
 		h := testkit.MustLock(t, m)
-		if _, err := e.Mutex("x").TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrKind) {
+		if _, err := e.Mutex("x").TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrKindConflict) {
 			t.Errorf("a Mutex beside it: %v", err)
 		}
 		if _, err := other.Mutex("x").TryLock(testkit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {

@@ -19,7 +19,7 @@ func TestACL_UserWithoutTheRightToAskWhoAServerIs_Works(t *testing.T) {
 	}{
 		"cluster": {[]string{"- Cluster: `"}, "+cluster|myid", func(users ...redistest.Option) (*testkit.Site, string) {
 			c := redistest.StartCluster(t, false, users...)
-			return testkit.Clustered(c), c.URL() + "?sharding=off"
+			return testkit.Clustered(c), c.URL() + "?sharded_pubsub=off"
 		}},
 		"sentinel": {[]string{"- Sentinel: `"}, "+info", func(users ...redistest.Option) (*testkit.Site, string) {
 			r := redistest.StartSentinel(t, users...)

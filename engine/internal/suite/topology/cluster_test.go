@@ -250,7 +250,7 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 			t.Parallel()
 			cluster := redistest.StartCluster(t, false)
 			at := testkit.Clustered(cluster)
-			at.URL += "?sharding=" + sharding
+			at.URL += "?sharded_pubsub=" + sharding
 			c := gather(t, at)
 			primaries := cluster.Primaries()
 			for round := range 3 {

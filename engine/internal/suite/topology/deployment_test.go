@@ -106,7 +106,7 @@ var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *testk
 	},
 	"cluster, plain messages": func(t *testing.T, opts ...redistest.Option) *testkit.Site {
 		at := testkit.Clustered(redistest.StartCluster(t, false, opts...))
-		at.URL += "?sharding=off"
+		at.URL += "?sharded_pubsub=off"
 		return at
 	},
 	"cluster, all replicas acknowledge": func(t *testing.T, opts ...redistest.Option) *testkit.Site {

@@ -26,7 +26,7 @@ func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
 			t.Run(kind+"/"+where, func(t *testing.T) {
 				t.Parallel()
 				cluster := redistest.StartCluster(t, false)
-				off := func(c *engine.Config) { c.Sharding = "off" }
+				off := func(c *engine.Config) { c.ShardedPubSub = "off" }
 				waiter := testkit.Open(t, cluster.URL(), off)
 				holder := waiter
 				if where == "in another process" {

@@ -137,7 +137,7 @@ func TestAskToANodeThatIsGoneIsNotRepeatedAtOnce(t *testing.T) {
 	n.On(fakenode.Is("CLUSTER", "SLOTS"), fakenode.Raw(fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)))
 	script := fakenode.Is("EVALSHA")
 	n.On(script, fakenode.Error("ASK 5 127.0.0.1:1"))
-	e := testkit.Open(t, "redis+cluster://"+n.Addr()+"?sharding=off")
+	e := testkit.Open(t, "redis+cluster://"+n.Addr()+"?sharded_pubsub=off")
 	ctx, cancel := context.WithCancel(testkit.Ctx(t))
 	start := time.Now()
 	f := e.Mutex("x").LockAsync(ctx)

@@ -60,7 +60,7 @@ func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 			name := "lock of " + mode
 			channel := "redisson_lock__channel:{" + name + "}"
 			node := cluster.Owner(cluster.Slot(name))
-			e := testkit.Open(t, at.URL+"?sharding="+mode)
+			e := testkit.Open(t, at.URL+"?sharded_pubsub="+mode)
 			ear := listening(t, node.Addr(), verb, channel)
 			testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex(name)))
 			hears(t, ear, map[string]string{"SSUBSCRIBE": "smessage", "SUBSCRIBE": "message"}[verb])
@@ -95,7 +95,7 @@ func TestEnginesThatDoNotHearEachOtherTryNowAndThen(t *testing.T) {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
 			t.Parallel()
 			name := "strangers " + pair[0]
-			holder, waiter := testkit.Open(t, at.URL+"?sharding="+pair[0]), testkit.Open(t, at.URL+"?sharding="+pair[1])
+			holder, waiter := testkit.Open(t, at.URL+"?sharded_pubsub="+pair[0]), testkit.Open(t, at.URL+"?sharded_pubsub="+pair[1])
 			h := testkit.MustLock(t, holder.Mutex(name), engine.Lease(time.Hour))
 			f := waiter.Mutex(name).LockAsync(testkit.Ctx(t))
 			testkit.Eventually(t, "it listens", func() bool { return testkit.Client(waiter).Stats().ChannelsConfirmed == 1 })

@@ -33,7 +33,7 @@ func TestPermitsOfTheDeadComeBackWhereTheirSlotLeaves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false)
 	at := testkit.Clustered(cluster)
-	off := func(c *engine.Config) { c.Sharding = "off" } // nobody can be subscribed to a sharded channel there
+	off := func(c *engine.Config) { c.ShardedPubSub = "off" } // nobody can be subscribed to a sharded channel there
 	a, b := at.Open(t, off), at.Open(t, off)
 	sem := a.PermitSemaphore("x")
 	if err := sem.SetPermits(testkit.Ctx(t), 3); err != nil {
@@ -91,7 +91,7 @@ func TestAFairLockIsReleasedWhereItsSlotLeaves(t *testing.T) {
 			t.Parallel()
 			cluster := redistest.StartCluster(t, false)
 			at := testkit.Clustered(cluster)
-			off := func(c *engine.Config) { c.Sharding = "off" }
+			off := func(c *engine.Config) { c.ShardedPubSub = "off" }
 			a, b := at.Open(t, off), at.Open(t, off)
 			h := testkit.MustLock(t, a.FairMutex("x"))
 			from := cluster.AwaitOwner(cluster.Slot("x"))
@@ -130,7 +130,7 @@ func TestAFairLockWhoseQueueWasEvictedIsReleasedWhereItsSlotLeaves(t *testing.T)
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false)
 	at := testkit.Clustered(cluster)
-	off := func(c *engine.Config) { c.Sharding = "off" }
+	off := func(c *engine.Config) { c.ShardedPubSub = "off" }
 	a, b := at.Open(t, off), at.Open(t, off)
 	const queue = "redisson_lock_queue:{x}"
 	from := cluster.AwaitOwner(cluster.Slot("x"))
@@ -150,7 +150,7 @@ func TestAFairLockWhoseQueueWasEvictedIsReleasedWhereItsSlotLeaves(t *testing.T)
 	queued()
 	slot, from, to := leaving(t, cluster, "x")
 	testkit.MustUnlock(t, h)
-	if n := b.Stats().Lost[engine.GoneOnServer]; n != 0 {
+	if n := b.Stats().Lost[engine.RemovedOnServer]; n != 0 {
 		t.Errorf("%d are lost", n)
 	}
 	cluster.EndMove(slot, from, to)
@@ -193,7 +193,7 @@ func TestAWriterWithAMinHoldLeavesReadersBehindWhereItsSlotLeaves(t *testing.T) 
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false)
 	at := testkit.Clustered(cluster)
-	off := func(c *engine.Config) { c.Sharding = "off" }
+	off := func(c *engine.Config) { c.ShardedPubSub = "off" }
 	a, b := at.Open(t, off), at.Open(t, off)
 	w := testkit.MustLock(t, a.RWMutex("x").Writer(), engine.MinHold(2*time.Second))
 	r, err := a.RWMutex("x").Reader().Lock(w.Context(t.Context()))
