@@ -68,13 +68,13 @@ func TestFuture_SharedContextCancelled_EndsAll(t *testing.T) {
 	other := mustLock(t, open(t, s.URL()).Mutex("taken"))
 	why := errors.New("shut down")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	var told atomic.Int32
+	var leakCheck atomic.Int32
 	const n = 2000
 	futures := make([]*Future[*Hold], n)
 	for i := range futures {
 		// The same Done channel under many contexts, as middlewares make them.
 		futures[i] = e.Mutex("taken").LockAsync(context.WithValue(ctx, holdsKey{}, nil))
-		futures[i].OnComplete(func(*Hold, error) { told.Add(1) })
+		futures[i].OnComplete(func(*Hold, error) { leakCheck.Add(1) })
 	}
 	if w := e.Stats().Waiting; w != n {
 		t.Errorf("%d are waiting, want %d", w, n)
@@ -85,7 +85,7 @@ func TestFuture_SharedContextCancelled_EndsAll(t *testing.T) {
 			t.Fatalf("error is %v, want ErrNotAcquired and the cause", err)
 		}
 	}
-	eventually(t, "every callback ran", func() bool { return told.Load() == n })
+	eventually(t, "every callback ran", func() bool { return leakCheck.Load() == n })
 	if w := e.Stats().Waiting; w != 0 {
 		t.Errorf("%d are still waiting", w)
 	}
@@ -423,10 +423,10 @@ func stalledNameIsGivenUp(t *testing.T, end func(*Engine) error) bool {
 func TestLock_FailsAtOnce_IsCountedAndReportedOnce(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	told := make(chan AcquiredEvent, 64)
-	e := open(t, s.URL(), func(c *Config) { c.Hooks.Acquired = func(ev AcquiredEvent) { told <- ev } })
+	leakCheck := make(chan AcquiredEvent, 64)
+	e := open(t, s.URL(), func(c *Config) { c.Hooks.Acquired = func(ev AcquiredEvent) { leakCheck <- ev } })
 	h := mustLock(t, e.Mutex("held"))
-	if ev := receive(t, told); ev.Name != "held" || ev.Err != nil {
+	if ev := receive(t, leakCheck); ev.Name != "held" || ev.Err != nil {
 		t.Fatalf("the grant: %+v", ev)
 	}
 	ended, cancel := context.WithCancel(context.Background())
@@ -457,7 +457,7 @@ func TestLock_FailsAtOnce_IsCountedAndReportedOnce(t *testing.T) {
 			if n := e.Stats().NotAcquired - before; n != 1 {
 				t.Errorf("%s, %s: counted %d times", x.what, form, n)
 			}
-			ev := receive(t, told)
+			ev := receive(t, leakCheck)
 			if ev.Err != err || ev.Name != x.m.Name() || ev.Kind != x.m.key.Kind.String() || ev.Attempts != 0 || time.Since(ev.Start) > time.Minute {
 				t.Errorf("%s, %s: told %+v, want %v", x.what, form, ev, err)
 			}
@@ -465,7 +465,7 @@ func TestLock_FailsAtOnce_IsCountedAndReportedOnce(t *testing.T) {
 	}
 	mustUnlock(t, h)
 	mustUnlock(t, mustLock(t, e.Mutex("last")))
-	if ev := receive(t, told); ev.Name != "last" {
+	if ev := receive(t, leakCheck); ev.Name != "last" {
 		t.Errorf("something was told twice: %+v", ev)
 	}
 }

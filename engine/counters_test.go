@@ -461,14 +461,14 @@ func TestSemaphore_ManyAcquires_ShareACommand(t *testing.T) {
 func TestHooks_Permits_AreReported(t *testing.T) {
 	t.Parallel()
 	srv := testkit.Server(t)
-	told := make(chan string, 10)
+	leakCheck := make(chan string, 10)
 	e := testkit.Open(t, srv.URL(), func(c *engine.Config) {
 		c.Hooks = engine.Hooks{
 			Acquired: func(ev engine.AcquiredEvent) {
-				told <- fmt.Sprint("acquired ", ev.Kind, " ", ev.Name, " ", ev.Err, " ", ev.Wait < testkit.Limit, " ", time.Since(ev.Start) < testkit.Limit)
+				leakCheck <- fmt.Sprint("acquired ", ev.Kind, " ", ev.Name, " ", ev.Err, " ", ev.Wait < testkit.Limit, " ", time.Since(ev.Start) < testkit.Limit)
 			},
-			Released: func(ev engine.HoldEvent) { told <- "released " + ev.Name + ev.Owner },
-			Lost:     func(ev engine.HoldEvent) { told <- fmt.Sprint("lost ", ev.Name, " ", ev.Reason) },
+			Released: func(ev engine.HoldEvent) { leakCheck <- "released " + ev.Name + ev.Owner },
+			Lost:     func(ev engine.HoldEvent) { leakCheck <- fmt.Sprint("lost ", ev.Name, " ", ev.Reason) },
 		}
 	})
 	s := e.Semaphore("s")
@@ -486,7 +486,7 @@ func TestHooks_Permits_AreReported(t *testing.T) {
 		"acquired semaphore s <nil> true true", "acquired semaphore s <nil> true true",
 		fmt.Sprint("acquired semaphore s ", refused, " true true"), "released s", "lost s the engine was closed",
 	} {
-		if got := <-told; got != want {
+		if got := <-leakCheck; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -227,8 +227,8 @@ func (h *lockHold) Confirmed() {
 	if h.handle == nil {
 		return
 	}
-	told := runtime.AddCleanup(h.handle, (*lockHold).leaked, h)
-	h.handle, h.unless = nil, &told
+	leakCheck := runtime.AddCleanup(h.handle, (*lockHold).leaked, h)
+	h.handle, h.unless = nil, &leakCheck
 }
 
 // leaked runs when the user's Hold is garbage. If the hold is live nobody can

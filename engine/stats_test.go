@@ -84,12 +84,12 @@ func TestHooks_EndOfEveryReentry_IsReportedAndCounted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			told := new(chronicle)
-			_, p, e := behind(t, told.hooks)
+			leakCheck := new(chronicle)
+			_, p, e := behind(t, leakCheck.hooks)
 			h := mustLock(t, e.Mutex("x"))
 			child := mustReenter(t, e.Mutex("x"), h)
 			c.end(t, p, h, mustReenter(t, e.Mutex("x"), child))
-			told.want(t, append([]string{"acquired", "acquired", "acquired"}, c.events...)...)
+			leakCheck.want(t, append([]string{"acquired", "acquired", "acquired"}, c.events...)...)
 			st := e.Stats()
 			if st.Held != 0 || st.Acquired != 3 || st.Released != c.released || st.Lost[c.lost] != 3-c.released {
 				t.Errorf("%+v", st)
@@ -101,8 +101,8 @@ func TestHooks_EndOfEveryReentry_IsReportedAndCounted(t *testing.T) {
 // A hold may be lost before anybody is told of its grant, here by Close.
 func TestHooks_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
 	t.Parallel()
-	told := new(chronicle)
-	e := open(t, server(t).URL(), told.hooks)
+	leakCheck := new(chronicle)
+	e := open(t, server(t).URL(), leakCheck.hooks)
 	m := e.Mutex("x")
 	a := e.newAcquisition(m, options{}, true)
 	now := e.clock.Now()
@@ -115,7 +115,7 @@ func TestHooks_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
 	e.table.Each((*lock.Entry).EndHold)
 	rd.Send = nil // it has been answered
 	e.table.Apply(&rd)
-	told.want(t, "acquired", "lost: the engine was closed")
+	leakCheck.want(t, "acquired", "lost: the engine was closed")
 }
 
 // A server whose disk is full, or that has too few replicas, answers all the time and refuses

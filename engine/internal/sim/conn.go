@@ -161,7 +161,7 @@ func (c *conn) answer(f *flight) {
 		if c.redirect(f, e) {
 			return
 		}
-		if e.Code == "ERR" && (releasedBy(model.Words(f.command)) != nil || isTally(f.command)) {
+		if e.Code == "ERR" && (releasedBy(model.Words(f.command)) != nil || isCounterCall(f.command)) {
 			c.p.denied = s.now
 		}
 		reply.Value, reply.Err, reply.Moving = resp.Value{}, e, f.asking || e.Code == "TRYAGAIN"

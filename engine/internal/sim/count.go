@@ -92,7 +92,7 @@ func (s *Sim) noteCounted(key, mark string, ops, answers []string) {
 		case 'd':
 			s.counts.all -= answer
 		}
-		c.untold[op+" "+answers[i]]++
+		c.unreported[op+" "+answers[i]]++
 	}
 }
 
@@ -338,7 +338,7 @@ func (s *Sim) restCounts() {
 			}
 		}
 		if c := s.of(p.sites[0]); !p.dead && c.excess() > 0 {
-			s.fail("at rest the server has executed more for %s than its programs know of: %v, and perhaps %v", p.name, c.untold, c.perhaps)
+			s.fail("at rest the server has executed more for %s than its programs know of: %v, and perhaps %v", p.name, c.unreported, c.perhaps)
 		}
 	}
 	for _, u := range s.counts.users {

@@ -60,7 +60,7 @@ func (u *expectedCount) act() {
 		s.start(u.p, func() {
 			err := l.CountDown(ctx)
 			u.did("c0 1", err)
-			u.told("CountDown", err)
+			u.completed("CountDown", err)
 		})
 	case 1:
 		n := 1 + s.random.IntN(3)
@@ -68,27 +68,27 @@ func (u *expectedCount) act() {
 		s.start(u.p, func() {
 			done, err := l.TrySetCount(ctx, n)
 			u.did(fmt.Sprintf("l%d %d", n, bit(done)), err)
-			u.told("TrySetCount", err)
+			u.completed("TrySetCount", err)
 		})
 	case 2, 3:
 		u.waits = latch
 		s.tell("%s awaits the latch", u.name)
 		if s.chance(2) {
-			s.start(u.p, func() { u.told("Await", l.Await(ctx)) })
+			s.start(u.p, func() { u.completed("Await", l.Await(ctx)) })
 		} else {
-			l.AwaitAsync(ctx).OnComplete(func(_ struct{}, err error) { u.told("Await", err) })
+			l.AwaitAsync(ctx).OnComplete(func(_ struct{}, err error) { u.completed("Await", err) })
 		}
 	case 4:
 		s.start(u.p, func() {
 			n, err := sem.Available(ctx)
 			u.saw(tallied, n, err)
-			u.told("Available", err)
+			u.completed("Available", err)
 		})
 	case 5:
 		s.start(u.p, func() {
 			n, err := l.Count(ctx)
 			u.saw(latch, n, err)
-			u.told("Count", err)
+			u.completed("Count", err)
 		})
 	case 6:
 		s.start(u.p, func() { u.supply(sem) })
@@ -104,7 +104,7 @@ func (u *expectedCount) acquire(ctx context.Context, sem engine.Semaphore) {
 	verdict := func(p *engine.Permits, err error) {
 		answered = true
 		if err != nil || abandoned {
-			u.told("Acquire", err)
+			u.completed("Acquire", err)
 			return
 		}
 		u.waits, u.have = "", p
@@ -140,14 +140,14 @@ func (u *expectedCount) release() {
 	s.tell("%s releases %d", u.name, p.Count())
 	u.have = nil
 	if s.chance(2) {
-		p.ReleaseAsync().OnComplete(func(_ struct{}, err error) { u.told("Release", err) })
+		p.ReleaseAsync().OnComplete(func(_ struct{}, err error) { u.completed("Release", err) })
 		return
 	}
 	ctx := context.Background()
 	if s.chance(3) {
 		ctx = u.p.limit(s.between(0, time.Second))
 	}
-	s.start(u.p, func() { u.told("Release", p.Release(ctx)) })
+	s.start(u.p, func() { u.completed("Release", p.Release(ctx)) })
 }
 
 // supply changes how many permits there are, or tries to. What was drained comes back, most often.
@@ -161,17 +161,17 @@ func (u *expectedCount) supply(sem engine.Semaphore) {
 		if err == nil && n > 0 {
 			s.after(s.between(0, 3*time.Second), u.p, func() { s.start(u.p, func() { u.add(sem, u.p.begin(u.name), n) }) })
 		}
-		u.told("Drain", err)
+		u.completed("Drain", err)
 	case 1:
 		s.tell("%s sets %d permits", u.name, n)
 		done, err := sem.TrySetPermits(c.ctx, n)
 		u.ended(c, fmt.Sprintf("s%d %d", n, bit(done)), err)
-		u.told("SetPermits", err)
+		u.completed("SetPermits", err)
 	default:
 		if s.counts.all > supply || s.counts.all == supply && s.chance(2) {
 			n = -n
 		}
-		u.told("AddPermits", u.add(sem, c, n))
+		u.completed("AddPermits", u.add(sem, c, n))
 	}
 }
 
@@ -183,15 +183,15 @@ func (u *expectedCount) add(sem engine.Semaphore, c *call, n int) error {
 }
 
 // did checks that the server has done what a program is told.
-func (u *expectedCount) did(deed string, err error) {
-	if s := u.p.sim; !s.of(u.p.sites[0]).tell(deed, err) {
-		s.fail("%s is told of %q more often than the server has done it", u.name, deed)
+func (u *expectedCount) did(action string, err error) {
+	if s := u.p.sim; !s.of(u.p.sites[0]).tell(action, err) {
+		s.fail("%s is told of %q more often than the server has done it", u.name, action)
 	}
 }
 
 // ended ends a call that changes how many permits there are.
-func (u *expectedCount) ended(c *call, deed string, err error) {
-	u.did(deed, err)
+func (u *expectedCount) ended(c *call, action string, err error) {
+	u.did(action, err)
 	c.barred = c.s.barredSince(tallied) < commandTimeout+settled
 	c.end(err, commandTimeout)
 }
@@ -211,8 +211,8 @@ func bit(yes bool) int {
 	return 0
 }
 
-// told checks what an operation has said, and rests.
-func (u *expectedCount) told(what string, err error) {
+// completed checks what an operation has said, and rests.
+func (u *expectedCount) completed(what string, err error) {
 	s := u.p.sim
 	s.tell("%s: %s: %v", u.name, what, err)
 	s.checkGaveUp(u.name, err)
@@ -285,41 +285,41 @@ func (s *Sim) checkOpened() {
 // executed once. One of which it was told that nobody knows has been executed once at most, and any
 // other not at all.
 type ledger struct {
-	untold  map[string]int // operations, with their answers, that were executed, and of which nobody was told
-	perhaps map[string]int // operations that nobody knows of: their answers are not known
+	unreported map[string]int // operations, with their answers, that were executed, and of which nobody was told
+	perhaps    map[string]int // operations that nobody knows of: their answers are not known
 
 	said map[string]clock.Instant // answers to what may be repeated: when that was answered last
 }
 
 func newLedger() ledger {
-	return ledger{untold: make(map[string]int), perhaps: make(map[string]int), said: make(map[string]clock.Instant)}
+	return ledger{unreported: make(map[string]int), perhaps: make(map[string]int), said: make(map[string]clock.Instant)}
 }
 
 // tell notes what a program is told of an operation. It reports whether the server has done that.
-func (l *ledger) tell(deed string, err error) bool {
+func (l *ledger) tell(action string, err error) bool {
 	switch {
 	case err == nil:
-		l.untold[deed]--
+		l.unreported[action]--
 	case errors.Is(err, engine.ErrOutcomeUnknown):
-		l.perhaps[operation(deed)]++
+		l.perhaps[operation(action)]++
 	}
-	return err != nil || l.untold[deed] >= 0
+	return err != nil || l.unreported[action] >= 0
 }
 
 // operation is a deed without its answer.
-func operation(deed string) string {
-	op, _, _ := strings.Cut(deed, " ")
+func operation(action string) string {
+	op, _, _ := strings.Cut(action, " ")
 	return op
 }
 
 // excess is how many operations were executed of which no program can know.
 func (l *ledger) excess() (n int) {
 	all := make(map[string]int)
-	for deed, untold := range l.untold {
-		all[operation(deed)] += untold
+	for action, unreported := range l.unreported {
+		all[operation(action)] += unreported
 	}
-	for op, untold := range all {
-		n += max(0, untold-l.perhaps[op])
+	for op, unreported := range all {
+		n += max(0, unreported-l.perhaps[op])
 	}
 	return n
 }

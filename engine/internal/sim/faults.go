@@ -144,7 +144,7 @@ func (c *conn) execute(f *flight, late string) []byte {
 		if v.refuses[:3] == "ERR" {
 			if s.chance(2) { // an error does not say what was done before it
 				s.noteForce(v, model.Words(command))
-				if !isTally(command) { // that is executed as a whole
+				if !isCounterCall(command) { // that is executed as a whole
 					x.notePermits(model.Words(command), v.Execute(command, nil))
 				}
 			}
@@ -349,5 +349,5 @@ func (s *Sim) rivals() {
 	})
 }
 
-// isTally reports whether a command is a call of that script.
-func isTally(command []byte) bool { return model.Words(command)[1] == script.Counter.SHA }
+// isCounterCall reports whether a command is a call of that script.
+func isCounterCall(command []byte) bool { return model.Words(command)[1] == script.Counter.SHA }

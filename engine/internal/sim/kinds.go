@@ -146,7 +146,7 @@ func (h *held) checkToken() {
 func (u *user) takePlainly(h *held) {
 	s := u.p.sim
 	h.watchdog, h.ctx = true, context.Background()
-	h.names = []string{s.crowd[s.random.IntN(len(s.crowd))]}
+	h.names = []string{s.contended[s.random.IntN(len(s.contended))]}
 	u.waits = h.names[0]
 	var options []engine.Option
 	if h.acked = s.acked; h.acked {
@@ -187,7 +187,7 @@ func (s *Sim) holdFor() time.Duration {
 	switch {
 	case s.thronged() && !s.chance(20):
 		return s.soon()
-	case s.crowd != nil && !s.chance(16):
+	case s.contended != nil && !s.chance(16):
 		return s.between(0, 100*time.Millisecond)
 	case s.calm || !s.chance(4):
 		return s.between(0, time.Second)

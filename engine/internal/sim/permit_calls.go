@@ -73,11 +73,11 @@ func (x *site) notePermits(words []string, reply []byte) {
 		if what, n := words[5], model.Number(words[6]); what == script.SetPermits {
 			l.said[fmt.Sprint(what, n)] = x.sim.now
 		} else {
-			l.untold[fmt.Sprint(what, n, done)]++
+			l.unreported[fmt.Sprint(what, n, done)]++
 		}
 	case script.PermitFree:
 		if id := words[7]; len(words) == 8 && x.victims[id] {
-			l.untold[fmt.Sprintf("%x %v", id, done)]++
+			l.unreported[fmt.Sprintf("%x %v", id, done)]++
 			if done {
 				x.sim.robbed[tenureOf(id)] = x.sim.now
 			}
@@ -94,14 +94,14 @@ func (x *site) notePermits(words []string, reply []byte) {
 }
 
 // adjusted checks what a program is told of what is sent once.
-func (u *permitUser) adjusted(c *call, deed string, err error) {
+func (u *permitUser) adjusted(c *call, action string, err error) {
 	s, l := u.p.sim, &u.p.sites[0].permits
-	if !l.tell(deed, err) {
-		s.fail("%s is told of %q more often than the server has done it", u.name, deed)
+	if !l.tell(action, err) {
+		s.fail("%s is told of %q more often than the server has done it", u.name, action)
 	}
 	var refused *resp.ServerError
 	if errors.As(err, &refused) && refused.Code == "ERR" && !errors.Is(err, engine.ErrOutcomeUnknown) { // which does not say what was done before it
-		l.perhaps[operation(deed)]++
+		l.perhaps[operation(action)]++
 	}
 	u.ended(c, err)
 }

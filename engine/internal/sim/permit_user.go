@@ -384,7 +384,7 @@ func (s *Sim) restPermits() {
 	}
 	for _, p := range s.processes {
 		if l := p.sites[0].permits; !p.dead && l.excess() > 0 {
-			s.fail("at rest the server has executed more for %s than its programs know of: %v, and perhaps %v", p.name, l.untold, l.perhaps)
+			s.fail("at rest the server has executed more for %s than its programs know of: %v, and perhaps %v", p.name, l.unreported, l.perhaps)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (s *Sim) users() int {
 	if s.dictated {
 		return 0
 	}
-	if s.crowd != nil {
+	if s.contended != nil {
 		return 4 + s.random.IntN(5)
 	}
 	return 2 + s.random.IntN(4)

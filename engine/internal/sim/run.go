@@ -53,11 +53,11 @@ func Run(seed uint64, story bool) Result {
 	s.backoff = backoffs[s.random.IntN(len(backoffs))]
 	switch s.random.IntN(7) {
 	case 0:
-		s.crowd = names[:2]
+		s.contended = names[:2]
 	case 4:
-		s.crowd = []string{"a", spin}
+		s.contended = []string{"a", spin}
 	case 1:
-		s.crowd, s.acked = []string{"a", fenced}, s.random.IntN(2) == 0
+		s.contended, s.acked = []string{"a", fenced}, s.random.IntN(2) == 0
 	case 2, 3:
 		s.favours = apart
 	}

@@ -14,20 +14,20 @@ import (
 
 // Sim is one world: its time, what will happen in it, and who lives there.
 type Sim struct {
-	seed    uint64
-	random  *rand.Rand
-	now     clock.Instant
-	events  events
-	count   uint64        // of events so far
-	lease   time.Duration // of the watchdog
-	calm    bool          // no more faults, and nobody asks for a lock any more
-	lull    bool          // no faults for a while
-	crowd   []string      // what most ask for, without options: that is handed over
-	favours []string      // what most ask for, in every way, and whose slots move most
-	acked   bool          // and they want replicas to have it
-	voting  string        // what has the kind of the locks that are on all servers
-	throng  clock.Instant // until then many read one name, for a moment each: those hand grants over
-	quiet   clock.Instant // since when it is calm, or a lull
+	seed      uint64
+	random    *rand.Rand
+	now       clock.Instant
+	events    events
+	count     uint64        // of events so far
+	lease     time.Duration // of the watchdog
+	calm      bool          // no more faults, and nobody asks for a lock any more
+	lull      bool          // no faults for a while
+	contended []string      // what most ask for, without options: that is handed over
+	favours   []string      // what most ask for, in every way, and whose slots move most
+	acked     bool          // and they want replicas to have it
+	voting    string        // what has the kind of the locks that are on all servers
+	throng    clock.Instant // until then many read one name, for a moment each: those hand grants over
+	quiet     clock.Instant // since when it is calm, or a lull
 
 	servers   []*server
 	server    *server // the first, which has all names but that of RedLocks

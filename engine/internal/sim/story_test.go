@@ -55,7 +55,7 @@ func newStory() *story {
 	return &story{s, make(map[string]*narrated)}
 }
 
-// told returns what was told since the last call, with short names of engines.
+// completed returns what was told since the last call, with short names of engines.
 func (w *story) told() string {
 	text := w.story.String()
 	w.story.Reset()

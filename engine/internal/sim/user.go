@@ -44,7 +44,7 @@ func (u *user) rest() {
 	switch {
 	case s.thronged():
 		pause = 300 * time.Microsecond
-	case s.crowd != nil:
+	case s.contended != nil:
 		pause /= 10
 	}
 	u.rests++
@@ -87,7 +87,7 @@ func (u *user) ask() {
 	case s.thronged() && !s.chance(20):
 		u.readPlainly(h)
 		return
-	case s.crowd != nil && !s.chance(4):
+	case s.contended != nil && !s.chance(4):
 		u.takePlainly(h)
 		return
 	}
@@ -253,7 +253,7 @@ func (u *user) granted(h *held) {
 	s.holds, s.kept = append(s.holds, h), append(s.kept, h)
 	s.check()
 	s.after(s.holdFor(), u.p, func() { u.unlock(h) })
-	if s.crowd != nil && !s.chance(8) {
+	if s.contended != nil && !s.chance(8) {
 		return
 	}
 	if s.chance(4) {
