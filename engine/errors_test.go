@@ -268,7 +268,7 @@ func TestLock_HeldElsewhere_SaysHeld(t *testing.T) {
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 	head := m.LockAsync(ctxT(t))
-	told(t, m, lock.HeldElsewhere)
+	notified(t, m, lock.HeldElsewhere)
 	stopped(t, waiters(m), heldElsewhere) // none of them has tried
 	head.Abandon()
 	wantReason(t, "Abandon", errOf(head.Result()), heldElsewhere)
@@ -286,7 +286,7 @@ func TestLock_BehindAHead_KnowsWhatTheHeadKnows(t *testing.T) {
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 	head := m.LockAsync(ctxT(t))
-	told(t, m, lock.HeldElsewhere)
+	notified(t, m, lock.HeldElsewhere)
 	tr.net.Pause(faultproxy.All) // nobody learns anything by himself
 	defer tr.net.Resume()
 	next := waiters(m)
@@ -305,7 +305,7 @@ func TestLock_HeldHere_SaysHeld(t *testing.T) {
 	stopped(t, waiters(m), heldHere)
 	// Until it is given back, which nobody can be told.
 	h.UnlockAsync()
-	told(t, m, lock.NoAnswer)
+	notified(t, m, lock.NoAnswer)
 	stopped(t, waiters(m), refused)
 }
 
@@ -331,7 +331,7 @@ func TestLock_NoServer_SaysUnavailable(t *testing.T) {
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 	head := m.LockAsync(ctxT(t))
-	told(t, m, lock.HeldElsewhere)
+	notified(t, m, lock.HeldElsewhere)
 	tr.refuse(m)
 	eventually(t, "the next try could not be sent", func() bool {
 		_, err := m.LockAsync(context.Background(), Wait(time.Millisecond)).Await(ctxT(t))
@@ -380,7 +380,7 @@ func TestTryLock_NoAnswer_DoesNotSayHeld(t *testing.T) {
 		"beside a waiter that was refused": func(t *testing.T, tr *trouble, m Mutex) {
 			mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 			m.LockAsync(ctxT(t))
-			told(t, m, lock.HeldElsewhere)
+			notified(t, m, lock.HeldElsewhere)
 			eventually(t, "it sleeps", func() bool { return tr.e.Stats().InFlight == 0 })
 			tr.net.Pause(faultproxy.All)
 		},
@@ -505,7 +505,7 @@ func TestErrors_TextOfACause_MayUseTheEngine(t *testing.T) {
 	tr.net.Down()
 	defer tr.net.Up()
 	h.UnlockAsync()
-	told(t, m, lock.NoAnswer) // there are two things to say
+	notified(t, m, lock.NoAnswer) // there are two things to say
 	cause := &nosy{ask: func() { _, _, _ = h.Err(), h.Acked(), tr.e.Stats() }}
 	for _, wait := range []func(ctx context.Context) error{
 		func(ctx context.Context) error { return errOf(m.Lock(ctx)) },

@@ -228,7 +228,7 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 			mustLock(t, open(t, p.s.URL()).Mutex("x"))
 			ahead := p.m.LockAsync(t.ctx)
 			t.Cleanup(func() { ahead.Abandon() })
-			told(t, p.m, lock.HeldElsewhere)
+			notified(t, p.m, lock.HeldElsewhere)
 		})
 		if operation == "Try" { // which goes by its own try
 			return acquire(t.ctx, t.l)
@@ -424,7 +424,7 @@ func (t *trouble) inCallback() *Engine {
 }
 
 // onResult waits until the name's latest try has been told something.
-func told(t testing.TB, m Mutex, what lock.LastAttempt) {
+func notified(t testing.TB, m Mutex, what lock.LastAttempt) {
 	t.Helper()
 	sh := m.home.table.Shard(m.route)
 	eventually(t, "the latest try has been told", func() bool {

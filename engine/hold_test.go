@@ -406,7 +406,7 @@ func TestUnlock_TimerComesLate_GivesNoReleaseUp(t *testing.T) {
 
 // Loss is irrevocable, and it is the clock that says so: an answer that is read before
 // any timer has run must not undo it.
-func TestExtend_AnsweredTooLate_DoesNotBringTheHoldBack(t *testing.T) {
+func TestExtend_AnsweredTooLate_DoesNotReviveTheHold(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	p, clk := faultproxy.New(t, "tcp", s.Addr()), &moodyClock{Clock: clock.System()}

@@ -55,7 +55,7 @@ func TestExpireLetsWaitersOfEveryKindInAtOnce(t *testing.T) {
 }
 
 // The time is virtual, so the waiter sleeps for nearly an hour unless it is told.
-func TestStealIsToldAtOnceByWaitersOfItsEngine(t *testing.T) {
+func TestStealIsReportedAtOnceByWaitersOfItsEngine(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"Mutex", "FencedMutex", "Writer"} {
 		t.Run(name, func(t *testing.T) {

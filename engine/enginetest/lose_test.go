@@ -29,7 +29,7 @@ func everyEnv(t *testing.T, test func(t *testing.T, env *enginetest.Env)) {
 }
 
 // Contexts have ended, and the reason is known, when Lose returns; others get the lock.
-func TestLose_AHold_IsToldAtOnceAndWhy(t *testing.T) {
+func TestLose_AHold_IsReportedAtOnceAndWhy(t *testing.T) {
 	t.Parallel()
 	everyEnv(t, func(t *testing.T, env *enginetest.Env) {
 		other := env.Open()

@@ -94,7 +94,7 @@ func TestADoubtIsRepeatedAsItIs(t *testing.T) {
 	l.resume()
 	l.wantSent("1 a1")
 	l.fail(lock.RetryLater)
-	l.do(l.tally.PauseOver)
+	l.do(l.counter.PauseOver)
 	l.wantSent("1 a1")
 	l.answer(1)
 	if a.permits == nil || b.permits != nil || l.doubts != 0 {
@@ -113,13 +113,13 @@ func TestADoubtIsGivenUpAfterAWhile(t *testing.T) {
 	l.fail(lock.NotSent)
 	since := l.doubts
 	l.now = since.Add(-time.Millisecond)
-	l.do(func(rd *Ready) { l.tally.DoubtOver(l.now, rd) })
+	l.do(func(rd *Ready) { l.counter.DoubtOver(l.now, rd) })
 	if a.settled != 0 {
 		t.Fatal("it is given up too soon")
 	}
 	l.now = since
 	l.trouble = errLab
-	l.do(func(rd *Ready) { l.tally.DoubtOver(l.now, rd) })
+	l.do(func(rd *Ready) { l.counter.DoubtOver(l.now, rd) })
 	if !errors.Is(a.why, lockerr.ErrOutcomeUnknown) || !errors.Is(a.why, lockerr.ErrUnavailable) || c.settled != 0 {
 		t.Fatal(a.why, c.why)
 	}
@@ -138,7 +138,7 @@ func TestADoubtThatIsOutWhenItsTimeIsOver(t *testing.T) {
 		l.fail(lock.Unknown)
 		l.wantSent("1 a1, 1 a1")
 		l.now = l.doubts
-		l.do(func(rd *Ready) { l.tally.DoubtOver(l.now, rd) })
+		l.do(func(rd *Ready) { l.counter.DoubtOver(l.now, rd) })
 		if a.settled != 0 {
 			t.Fatal("it is given up while it is out")
 		}
@@ -250,7 +250,7 @@ func TestNoMessageIsSleptOver(t *testing.T) {
 	l.ring()
 	l.wantSent("5 a1")
 	l.answer(0)
-	l.do(l.tally.ConnectionLost)
+	l.do(l.counter.ConnectionLost)
 	l.wantSent("")
 	l.resume() // paced
 	l.wantSent("6 a1")
@@ -291,7 +291,7 @@ func TestTheNextTriesWhenTheFirstLeaves(t *testing.T) {
 }
 
 // What a server told a waiter that has left is no answer to the next one.
-func TestWhatOneWasToldIsNotToldToTheNext(t *testing.T) {
+func TestWhatOneLearntIsNotPassedToTheNext(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a5")
@@ -417,11 +417,11 @@ func TestClosing(t *testing.T) {
 	d := l.ask("d", "p1")
 	l.took()
 	l.closing = true
-	l.do(l.tally.StopWaiting)
+	l.do(l.counter.StopWaiting)
 	if !errors.Is(b.why, lockerr.ErrClosed) || !errors.Is(d.why, lockerr.ErrClosed) || c.settled != 0 || l.listens {
 		t.Fatal(b.why, d.why, c.settled)
 	}
-	l.do(l.tally.End)
+	l.do(l.counter.End)
 	if !a.ended || a.permits.Err() != lockerr.ErrClosed {
 		t.Error("a has permits still")
 	}
@@ -438,7 +438,7 @@ func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
 	a, b, c, d := l.ask("a", "c"), l.ask("b", "c"), l.ask("c", "v"), l.ask("d", "w")
 	l.took()
 	l.closing, l.shutdown = true, true
-	l.do(l.tally.StopWaiting)
+	l.do(l.counter.StopWaiting)
 	if b.settled != 0 || !errors.Is(c.why, lockerr.ErrClosed) || !errors.Is(d.why, lockerr.ErrClosed) {
 		t.Errorf("the count down: %v, the look: %v, the await: %v", b.why, c.why, d.why)
 	}
@@ -449,7 +449,7 @@ func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
 	l.wantSent("3 c0")
 	f := l.ask("f", "c")
 	l.shutdown = false
-	l.do(l.tally.StopWaiting)
+	l.do(l.counter.StopWaiting)
 	l.answer(1)
 	if a.why != nil || b.why != nil || e.why != nil || !errors.Is(f.why, lockerr.ErrClosed) {
 		t.Errorf("%v, %v, %v; when it is closed: %v", a.why, b.why, e.why, f.why)
@@ -468,7 +468,7 @@ func TestDroppingLeavesNothing(t *testing.T) {
 	l.fail(lock.NotSent)
 	r := l.release(a)
 	l.closing = true
-	l.do(l.tally.Drop)
+	l.do(l.counter.Drop)
 	if !errors.Is(r.why, lockerr.ErrOutcomeUnknown) {
 		t.Error(r.why)
 	}
@@ -486,7 +486,7 @@ func TestACommandIsBounded(t *testing.T) {
 	}
 	l.answer(1)
 	calls, acquires := 0, 0
-	for _, op := range l.tally.Cmd.Ops {
+	for _, op := range l.counter.Cmd.Ops {
 		if op.Kind == Acquire {
 			acquires++
 		} else {
@@ -529,7 +529,7 @@ func TestForbiddenChannelFailsThoseWhoWait(t *testing.T) {
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a1")
 	l.answer(0)
-	l.do(func(rd *Ready) { l.tally.ChannelRefused(errLab, rd) })
+	l.do(func(rd *Ready) { l.counter.ChannelRefused(errLab, rd) })
 	if a.why != errLab {
 		t.Error(a.why)
 	}
@@ -544,7 +544,7 @@ func TestForbiddenChannelThatLingers(t *testing.T) {
 	l.answer(0)
 	l.subscribed()
 	l.answer(1)
-	l.do(func(rd *Ready) { l.tally.ChannelRefused(errLab, rd) })
+	l.do(func(rd *Ready) { l.counter.ChannelRefused(errLab, rd) })
 	if l.rings != 0 {
 		l.ring()
 	}
@@ -560,11 +560,11 @@ func TestADoubtThatWaitsForRoomForTooLong(t *testing.T) {
 	a := l.ask("a", "a1")
 	l.fail(lock.Unknown)
 	l.took()
-	if !l.tally.Cmd.Wanted(l.now) {
+	if !l.counter.Cmd.Wanted(l.now) {
 		t.Error("it is not wanted")
 	}
 	l.now = l.doubts
-	if l.tally.Cmd.Wanted(l.now) {
+	if l.counter.Cmd.Wanted(l.now) {
 		t.Error("it is wanted still")
 	}
 	l.fail(lock.Cancelled)

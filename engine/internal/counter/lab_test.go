@@ -13,7 +13,7 @@ import (
 // lab surrounds a Counter with a world in which nothing happens by itself: it is the Port.
 type lab struct {
 	t        *testing.T
-	tally    *Counter
+	counter  *Counter
 	now      clock.Instant
 	number   uint64
 	turn     time.Duration
@@ -32,12 +32,12 @@ type lab struct {
 	sent     []string      // commands, as they were sent
 	outSince clock.Instant // when the last one was
 	stalled  bool          // recovery has it
-	told     []string      // names of callers, in order
+	notified []string      // names of callers, in order
 }
 
 func newLab(t *testing.T, k Kind) *lab {
 	l := &lab{t: t, now: clock.Instant(time.Hour), turn: 10 * time.Millisecond}
-	l.tally = &Counter{Port: l, Name: "n", Kind: k}
+	l.counter = &Counter{Port: l, Name: "n", Kind: k}
 	return l
 }
 
@@ -91,7 +91,7 @@ func (c *caller) OnResult(answer int64, why error) {
 	c.answer, c.why = answer, why
 }
 
-func (c *caller) Deliver() { c.l.told = append(c.l.told, c.name) }
+func (c *caller) Deliver() { c.l.notified = append(c.l.notified, c.name) }
 func (c *caller) Ended()   { c.ended = true }
 
 // do makes a transition, and does what it leaves to be done.
@@ -118,7 +118,7 @@ func (l *lab) finish(rd *Ready) {
 
 // written is the command as it is sent: its number, and its operations.
 func (l *lab) written() string {
-	c := &l.tally.Cmd
+	c := &l.counter.Cmd
 	text := fmt.Sprint(c.Number)
 	for _, op := range c.Ops {
 		text += fmt.Sprintf(" %c%d", op.Letter(), op.N)
@@ -145,8 +145,8 @@ func (l *lab) wantSent(want string) {
 
 // confirmedSeq returns who was told something since.
 func (l *lab) heard() string {
-	text := strings.Join(l.told, " ")
-	l.told = nil
+	text := strings.Join(l.notified, " ")
+	l.notified = nil
 	return text
 }
 
@@ -161,7 +161,7 @@ func (l *lab) ask(name, what string) *caller {
 		letter, c.Try = Acquire, true
 	}
 	c.Init(c, letter, n)
-	l.do(func(rd *Ready) { l.tally.Admit(&c.Op, rd) })
+	l.do(func(rd *Ready) { l.counter.Admit(&c.Op, rd) })
 	return c
 }
 
@@ -175,13 +175,13 @@ var errLab = fmt.Errorf("the server says no")
 
 func (l *lab) reply(o Outcome) {
 	l.t.Helper()
-	if !l.tally.Cmd.out {
+	if !l.counter.Cmd.out {
 		l.t.Fatal("nothing is out")
 	}
 	if o.Now = l.now; o.Sent == 0 {
 		o.Sent = l.now.Add(-time.Millisecond)
 	}
-	l.do(func(rd *Ready) { l.tally.Replied(&o, rd) })
+	l.do(func(rd *Ready) { l.counter.Replied(&o, rd) })
 }
 
 // release gives permits back.
@@ -200,11 +200,11 @@ func (l *lab) release(c *caller) *caller {
 // subscribed confirms what was asked for.
 func (l *lab) subscribed() {
 	l.t.Helper()
-	l.do(func(rd *Ready) { l.tally.Subscribed(true, rd) })
+	l.do(func(rd *Ready) { l.counter.Subscribed(true, rd) })
 }
 
 // announce has a message come that does not say that a latch is open.
-func (l *lab) announce() { l.t.Helper(); l.do(func(rd *Ready) { l.tally.OnMessage(false, rd) }) }
+func (l *lab) announce() { l.t.Helper(); l.do(func(rd *Ready) { l.counter.OnMessage(false, rd) }) }
 
 func (l *lab) resume() {
 	l.t.Helper()
@@ -212,7 +212,7 @@ func (l *lab) resume() {
 		l.t.Fatal("recovery does not have it")
 	}
 	l.stalled = false
-	l.do(l.tally.Reconnected)
+	l.do(l.counter.Reconnected)
 }
 
 func (l *lab) ring() {
@@ -221,13 +221,13 @@ func (l *lab) ring() {
 		l.t.Fatal("no alarm is set")
 	}
 	l.now, l.rings = max(l.now, l.rings), 0
-	l.do(l.tally.AlarmFired)
+	l.do(l.counter.AlarmFired)
 }
 
 // wantRest fails the test unless nothing is left.
 func (l *lab) wantRest() {
 	l.t.Helper()
-	if !l.tally.Out || l.idle != 1 || l.rings != 0 || l.doubts != 0 || l.listens || l.stalled || l.counts.Pending != 0 || l.counts.Held != 0 {
-		l.t.Errorf("something is left: %+v, %+v", l.tally.View(), l)
+	if !l.counter.Out || l.idle != 1 || l.rings != 0 || l.doubts != 0 || l.listens || l.stalled || l.counts.Pending != 0 || l.counts.Held != 0 {
+		l.t.Errorf("something is left: %+v, %+v", l.counter.View(), l)
 	}
 }

@@ -21,7 +21,7 @@ func TestLooksDoNotWaitForASlotThatMoves(t *testing.T) {
 		t.Error("it awaits a latch that is open")
 	}
 	l.wantSent("")
-	l.do(l.tally.PauseOver)
+	l.do(l.counter.PauseOver)
 	l.wantSent("2 c0")
 }
 
@@ -46,7 +46,7 @@ func TestLooksDoNotWaitForAServerThatRefusesWrites(t *testing.T) {
 		l.wantSent("0 v")
 		l.answer(2)
 		l.now = l.pauses
-		l.do(l.tally.PauseOver)
+		l.do(l.counter.PauseOver)
 		l.wantSent(fmt.Sprint(number, " l3 v"))
 		l.fail(lock.RetryLater)
 		l.wantSent("0 v")
@@ -79,7 +79,7 @@ func TestLooksThatFailWaitForTheEndOfThePause(t *testing.T) {
 		if l.stalled {
 			t.Errorf("verdict %d: recovery and the pause both have it", v)
 		}
-		l.do(l.tally.PauseOver)
+		l.do(l.counter.PauseOver)
 		l.wantSent("2 l3 v0 v")
 	}
 }
@@ -93,9 +93,9 @@ func TestLooksAfterALostConnectionWaitForTheEndOfThePause(t *testing.T) {
 	l.fail(lock.RetryLater)
 	l.answer(2)
 	l.took()
-	l.do(l.tally.ConnectionLost)
+	l.do(l.counter.ConnectionLost)
 	l.wantSent("")
-	l.do(l.tally.PauseOver)
+	l.do(l.counter.PauseOver)
 	l.wantSent("2 l3 v")
 }
 
@@ -106,7 +106,7 @@ func TestAnAnsweredLookEndsTheBackOffOfLooks(t *testing.T) {
 	l.ask("a", "v")
 	for range 4 {
 		l.fail(lock.RetryLater)
-		l.do(l.tally.PauseOver)
+		l.do(l.counter.PauseOver)
 	}
 	long := l.pauses.Sub(l.now)
 	l.answer(1)
@@ -137,7 +137,7 @@ func TestALookIsNotRefusedBesideWhatIs(t *testing.T) {
 }
 
 // A look alone that is refused is told so.
-func TestALookThatIsRefusedIsTold(t *testing.T) {
+func TestALookThatIsRefusedIsReported(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Latch)
 	b := l.ask("b", "w")

@@ -112,7 +112,7 @@ func newHistory(t *testing.T, k Kind, seed uint64, longest time.Duration) *histo
 
 // written is a copy of the command that is out.
 func (h *history) written() (cmd copies) {
-	c := &h.tally.Cmd
+	c := &h.counter.Cmd
 	cmd.number = c.Number
 	for _, op := range c.Ops {
 		cmd.ops, cmd.n = append(cmd.ops, op.Letter()), append(cmd.n, op.N)
@@ -130,14 +130,14 @@ func (h *history) fall() {
 	scale := []time.Duration{5 * time.Millisecond, time.Second, h.longest}[h.random.IntN(3)]
 	h.outage = time.Duration(h.random.Int64N(int64(scale)))
 	begins := h.now
-	if h.tally.Cmd.out {
+	if h.counter.Cmd.out {
 		begins = h.outSince
 	}
 	h.back = begins.Add(h.outage)
 }
 
-// fate is what becomes of the command that is out, if it is not on its way still.
-func (h *history) fate() {
+// outcome is what becomes of the command that is out, if it is not on its way still.
+func (h *history) outcome() {
 	h.cmd = h.written()
 	if h.away() {
 		switch what := h.random.IntN(6); {
@@ -158,8 +158,8 @@ func (h *history) fate() {
 		return
 	}
 	answers, superseded := h.server.execute(h.cmd, h.now)
-	if h.tally.Cmd.doubt {
-		h.doubt = max(h.doubt, h.now.Sub(h.tally.Cmd.since))
+	if h.counter.Cmd.doubt {
+		h.doubt = max(h.doubt, h.now.Sub(h.counter.Cmd.since))
 	}
 	if !superseded {
 		for _, what := range h.cmd.ops {
@@ -199,7 +199,7 @@ func (h *history) pass(d time.Duration) {
 		for _, cmd := range h.late {
 			next = min(next, cmd.due)
 		}
-		if h.tally.Cmd.out {
+		if h.counter.Cmd.out {
 			next = min(next, h.outSince.Add(unreadFor))
 		}
 		h.now = max(h.now, next)
@@ -208,11 +208,11 @@ func (h *history) pass(d time.Duration) {
 			h.watch(h.ring)
 		case h.pauses != 0 && h.pauses <= h.now:
 			h.pauses = 0
-			h.watch(func() { h.do(h.tally.PauseOver) })
+			h.watch(func() { h.do(h.counter.PauseOver) })
 		case h.doubts != 0 && h.doubts <= h.now:
 			h.doubts = 0
-			h.watch(func() { h.do(func(rd *Ready) { h.tally.DoubtOver(h.now, rd) }) })
-		case h.tally.Cmd.out && h.outSince.Add(unreadFor) <= h.now:
+			h.watch(func() { h.do(func(rd *Ready) { h.counter.DoubtOver(h.now, rd) }) })
+		case h.counter.Cmd.out && h.outSince.Add(unreadFor) <= h.now:
 			h.cmd = h.written()
 			h.failed(lock.Unknown)
 		case h.readLate():
@@ -244,25 +244,25 @@ func (h *history) step() {
 		}
 	}
 	switch what := h.random.IntN(10); {
-	case what < 3 && h.tally.Cmd.out:
-		h.fate()
+	case what < 3 && h.counter.Cmd.out:
+		h.outcome()
 	case what == 3 && h.stalled: // somebody tries, in vain
 		h.watch(h.resume)
-	case what == 4 && !h.calm && !h.away() && !h.tally.Cmd.doubt:
+	case what == 4 && !h.calm && !h.away() && !h.counter.Cmd.doubt:
 		h.fall()
 	case what == 5 && h.rings != 0 && h.random.IntN(4) == 0:
 		h.watch(h.ring)
 	case what == 6 && h.listens:
-		events := []func(){h.subscribed, h.announce, func() { h.do(h.tally.ConnectionLost) }, func() { h.do(func(rd *Ready) { h.tally.ChannelRefused(errLab, rd) }) }}
+		events := []func(){h.subscribed, h.announce, func() { h.do(h.counter.ConnectionLost) }, func() { h.do(func(rd *Ready) { h.counter.ChannelRefused(errLab, rd) }) }}
 		h.watch(events[h.random.IntN(len(events))])
 	case what == 7 || what == 8:
 		h.call()
 	case what == 9 && !h.calm:
-		if h.tally.Out {
-			h.tally, h.idle = &Counter{Port: h.lab, Name: "n", Kind: h.tally.Kind}, 0
+		if h.counter.Out {
+			h.counter, h.idle = &Counter{Port: h.lab, Name: "n", Kind: h.counter.Kind}, 0
 		}
 		wants := []string{"a1", "a2", "a5", "t1", "t3", "v"}
-		if h.tally.Kind == Latch {
+		if h.counter.Kind == Latch {
 			wants = []string{"c", "c", "v", "w"}
 		}
 		h.watch(func() { h.asked = append(h.asked, h.ask("x", wants[h.random.IntN(len(wants))])) })
@@ -308,7 +308,7 @@ func (h *history) runs() bool {
 	h.calm, h.back = true, min(h.back, h.now)
 	for n := 0; !h.atRest(); n++ {
 		if h.step(); n == 20_000 || h.made() {
-			h.t.Errorf("it does not come to rest: %+v, %d late, %d asked", h.tally.View(), len(h.late), len(h.asked))
+			h.t.Errorf("it does not come to rest: %+v, %d late, %d asked", h.counter.View(), len(h.late), len(h.asked))
 			return false
 		}
 	}
@@ -320,7 +320,7 @@ func (h *history) runs() bool {
 		h.t.Errorf("the server has %d and not %d; a command was executed twice: %v", h.server.value, want, h.server.repeated)
 		return false
 	}
-	if downs := supply - h.server.value; h.tally.Kind == Latch && (downs < h.known || downs > h.known+h.maybe) {
+	if downs := supply - h.server.value; h.counter.Kind == Latch && (downs < h.known || downs > h.known+h.maybe) {
 		h.t.Errorf("counted down by %d; by what callers were told: %d, and perhaps %d", downs, h.known, h.maybe)
 		return false
 	}
@@ -330,10 +330,10 @@ func (h *history) runs() bool {
 // made reports whether there are more permits than there were.
 func (h *history) made() bool {
 	var held int64
-	for p := range h.tally.held.All() {
+	for p := range h.counter.held.All() {
 		held += p.N
 	}
-	if h.tally.Kind == Semaphore && (h.server.value < 0 || h.server.value+held > supply) {
+	if h.counter.Kind == Semaphore && (h.server.value < 0 || h.server.value+held > supply) {
 		h.t.Errorf("%d on the server, %d held", h.server.value, held)
 		return true
 	}
@@ -342,7 +342,7 @@ func (h *history) made() bool {
 
 // sleeps reports whether somebody waits for something that will not happen.
 func (h *history) sleeps() bool {
-	v := h.tally.View()
+	v := h.counter.View()
 	if v.Out || h.stalled || h.pauses != 0 {
 		return false
 	}
@@ -358,7 +358,7 @@ func (h *history) sleeps() bool {
 }
 
 func (h *history) atRest() bool {
-	return h.tally.Out && len(h.asked) == 0 && len(h.late) == 0
+	return h.counter.Out && len(h.asked) == 0 && len(h.late) == 0
 }
 
 // lost is what a command that was given up has taken, or has not given back.

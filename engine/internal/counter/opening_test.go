@@ -3,12 +3,12 @@ package counter
 import "testing"
 
 // open has a message come that says that the latch has opened. A look finds it closed again.
-func (l *lab) open() { l.t.Helper(); l.do(func(rd *Ready) { l.tally.OnMessage(true, rd) }) }
+func (l *lab) open() { l.t.Helper(); l.do(func(rd *Ready) { l.counter.OnMessage(true, rd) }) }
 
 // looked answers a look, if one is out: the latch is closed.
 func (l *lab) looked() {
 	l.t.Helper()
-	if l.tally.Cmd.out {
+	if l.counter.Cmd.out {
 		l.answer(1)
 	}
 }
@@ -32,7 +32,7 @@ func (l *lab) wantHeard(want string) {
 }
 
 // A latch opens, and is closed before anybody looks. Who listens is told.
-func TestWhoListensIsToldOfALatchThatIsClosedAgain(t *testing.T) {
+func TestWhoListensLearnsOfALatchThatIsClosedAgain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Latch)
 	a, b := l.awaits("a"), l.awaits("b")
@@ -53,7 +53,7 @@ func TestWhoListensIsToldOfALatchThatIsClosedAgain(t *testing.T) {
 
 // A message may be under way when somebody comes. It is for those who listened before; the others have
 // the channel asked for once more, and are told of what comes after that.
-func TestWhoComesLaterIsNotToldOfAnEarlierOpening(t *testing.T) {
+func TestWhoComesLaterDoesNotLearnOfAnEarlierOpening(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Latch)
 	l.awaits("a")
@@ -86,17 +86,17 @@ func TestWhoComesLaterIsNotToldOfAnEarlierOpening(t *testing.T) {
 
 // The connection is lost while the channel is asked for once more. What is confirmed on the next one is
 // what was asked for.
-func TestAnOpeningAfterALostConnectionIsTold(t *testing.T) {
+func TestAnOpeningAfterALostConnectionIsReported(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Latch)
 	l.awaits("a")
 	l.confirm()
 	l.awaits("b")
-	l.do(l.tally.ConnectionLost)
+	l.do(l.counter.ConnectionLost)
 	l.resume()
 	l.looked()
 	l.awaits("c")
-	l.do(func(rd *Ready) { l.tally.Subscribed(false, rd) }) // the former
+	l.do(func(rd *Ready) { l.counter.Subscribed(false, rd) }) // the former
 	l.looked()
 	l.open()
 	l.looked()

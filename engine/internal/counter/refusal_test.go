@@ -16,7 +16,7 @@ func (l *lab) giveUp(c *caller) {
 }
 
 // The server answers looks, and refuses the rest: who wanted that is told the refusal.
-func TestARefusalIsToldThoughLooksAreAnswered(t *testing.T) {
+func TestARefusalIsReportedThoughLooksAreAnswered(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Latch)
 	a, b := l.ask("a", "l3"), l.ask("b", "w")
@@ -33,7 +33,7 @@ func TestARefusalIsToldThoughLooksAreAnswered(t *testing.T) {
 }
 
 // Permits were too few once. That the server refuses now does not mean that they still are.
-func TestWhoIsRefusedByAServerIsNotToldThatPermitsAreHeld(t *testing.T) {
+func TestWhoIsRefusedByAServerDoesNotLearnThatPermitsAreHeld(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a1")
@@ -49,7 +49,7 @@ func TestWhoIsRefusedByAServerIsNotToldThatPermitsAreHeld(t *testing.T) {
 }
 
 // What an operation was refused with says nothing about a later one, whose server hangs.
-func TestARefusalIsNotToldMuchLater(t *testing.T) {
+func TestARefusalIsNotReportedMuchLater(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
 	l.ask("holder", "a1") // keeps the name
@@ -57,7 +57,7 @@ func TestARefusalIsNotToldMuchLater(t *testing.T) {
 	a := l.ask("a", "a1")
 	l.fail(lock.RetryLater)
 	l.giveUp(a)
-	l.do(l.tally.PauseOver)
+	l.do(l.counter.PauseOver)
 	b := l.ask("b", "a1")
 	l.giveUp(b)
 	if errors.Is(b.why, errLab) {
@@ -86,13 +86,13 @@ func TestANameStaysUntilItsPauseIsOver(t *testing.T) {
 	a := l.ask("a", "l3")
 	l.fail(lock.RetryLater)
 	l.giveUp(a)
-	if l.tally.Out {
+	if l.counter.Out {
 		t.Fatal("the pause is forgotten")
 	}
 	b := l.ask("b", "l3")
 	l.wantSent("1 l3")
 	l.giveUp(b)
-	l.do(l.tally.PauseOver)
+	l.do(l.counter.PauseOver)
 	l.wantSent("")
 	l.wantRest()
 }
@@ -109,7 +109,7 @@ func TestDropInAPause(t *testing.T) {
 			l.answer(2)
 		}
 		l.closing = true
-		l.do(l.tally.Drop)
+		l.do(l.counter.Drop)
 		if a.settled != 1 || b != nil && b.settled != 1 {
 			t.Error("they wait still")
 		}
@@ -118,14 +118,14 @@ func TestDropInAPause(t *testing.T) {
 }
 
 // A script that was refused when it had begun may have done all of it: it is repeated as it is.
-func TestTally_RefusedWhenItHadBegun_IsRepeatedAsItIs(t *testing.T) {
+func TestCounter_RefusedWhenItHadBegun_IsRepeatedAsItIs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a1")
 	l.wantSent("1 a1")
 	l.ask("b", "p9")
 	l.reply(Outcome{Verdict: lock.RetryLater, Begun: true, Err: errLab})
-	l.do(l.tally.PauseOver)
+	l.do(l.counter.PauseOver)
 	l.wantSent("1 a1")
 	l.answer(1)
 	if a.permits == nil || l.doubts != 0 {

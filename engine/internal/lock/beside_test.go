@@ -93,7 +93,7 @@ func TestATryLockBesideAWriterThatIsNotThereAsksAsAnyOther(t *testing.T) {
 
 // A Shutdown waits for a writer as long as what its readers were given may keep it: by each of their
 // commands, before the writer was lost or after it.
-func TestTheDebtOfAWriterStandsAsLongAsItsReaders(t *testing.T) {
+func TestTheCompensationOfAWriterStandsAsLongAsItsReaders(t *testing.T) {
 	t.Parallel()
 	const long = clock.Instant(time.Hour)
 	for name, step := range map[string]func(l *lab, cell *Entry){

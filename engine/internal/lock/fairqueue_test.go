@@ -93,8 +93,8 @@ func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
 func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
-		answer Outcome
-		owed   int // after the first release
+		answer  Outcome
+		pending int // after the first release
 	}{
 		{Outcome{Reply: HeldByOther, TTL: time.Minute}, 0},
 		{Outcome{}, 0},
@@ -114,8 +114,8 @@ func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
 			t.Errorf("%d leaves, want %d", r.Cmd.ID, owner)
 		}
 		l.reply(r, Outcome{Reply: NotOwner})
-		if v := r.View(); v.Compensations != x.owed {
-			t.Errorf("%+v: owes %d more, want %d", x.answer, v.Compensations, x.owed)
+		if v := r.View(); v.Compensations != x.pending {
+			t.Errorf("%+v: owes %d more, want %d", x.answer, v.Compensations, x.pending)
 		}
 	}
 }

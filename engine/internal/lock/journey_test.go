@@ -27,7 +27,7 @@ func TestAnUncontendedLockIsTwoCommandsAndLeavesNothing(t *testing.T) {
 	u.Port = u
 	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 	l.is(r, Releasing)
-	if c.hold.ended != 1 || !c.hold.told || u.delivered != 0 {
+	if c.hold.ended != 1 || !c.hold.notified || u.delivered != 0 {
 		t.Errorf("while it is released: %+v", c.hold)
 	}
 	l.reply(r, Outcome{})
@@ -209,13 +209,13 @@ func TestTheReleaseWaitsForTheContexts(t *testing.T) {
 	u.Port = u
 	var rd Ready
 	c.hold.Unlock(&u.Unlock, &rd)
-	if rd.Send != nil || rd.Ended != &c.hold.Hold || rd.Contexts != 1 || c.hold.told {
+	if rd.Send != nil || rd.Ended != &c.hold.Hold || rd.Contexts != 1 || c.hold.notified {
 		t.Fatalf("Unlock: %+v", rd)
 	}
 	other := l.ask(r, false)
 	l.is(r, NoCommand)
 	l.does(func(rd *Ready) { r.ContextsEnded(&c.hold.Hold, rd) })
-	if !c.hold.told {
+	if !c.hold.notified {
 		t.Error("nobody was told")
 	}
 	l.is(r, Releasing)

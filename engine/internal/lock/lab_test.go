@@ -88,7 +88,7 @@ type tenant struct {
 	alarm    clock.Instant
 	ended    int
 	why      Loss
-	told     bool
+	notified bool
 	finished bool
 }
 
@@ -108,7 +108,7 @@ func (h *tenant) Ended(why Loss)           { h.ended++; h.why = why }
 func (h *tenant) Lost(Loss)                {}
 func (h *tenant) GrantOver()               { h.renewed = false }
 func (h *tenant) Over()                    { h.alarm, h.finished = 0, true }
-func (h *tenant) CloseDone()               { h.told = true }
+func (h *tenant) CloseDone()               { h.notified = true }
 
 // caller is who asks for a lock.
 type caller struct {

@@ -62,7 +62,7 @@ func (x *stretch) OnResult() { x.settled++ }
 
 // It is the clock that says when a hold has ended, and loss is irrevocable. What the server has been
 // asked for meanwhile is owed for as long as it may last there.
-func TestAnAnswerThatComesLateDoesNotBringAHoldBack(t *testing.T) {
+func TestAnAnswerThatComesLateDoesNotReviveAHold(t *testing.T) {
 	t.Parallel()
 	for name, timer := range map[string]bool{"the answer comes first": false, "the timer": true} {
 		t.Run(name, func(t *testing.T) {

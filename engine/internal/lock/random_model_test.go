@@ -17,28 +17,28 @@ const another = -1 << 40
 // server's record is a model of what the scripts do.
 type journey struct {
 	*lab
-	rnd     *rand.Rand
-	seed    uint64
-	r       *Entry
-	story   []string
-	owner   int64 // the lock's owner on the server; 0: none. Another process has a negative one.
-	depth   uint32
-	expires clock.Instant
-	token   int64
-	removed map[int64]bool // owners that somebody else took the lock from
-	callers []*traveller
-	leavers []*leaver
-	extends []*Extend
-	left    map[*Grant]bool // the renewals
-	grants  map[*Grant]int  // of each grant
-	lastly  clock.Instant   // the latest renewal was sent
-	late    []Command       // that the server reads later, though nobody gets the answer
-	lateBy  clock.Instant
-	told    []*Hold // whose contexts are still to end
-	minEnd  clock.Instant
-	tokens  int64
-	news    int
-	phantom bool // the server has read something late
+	rnd      *rand.Rand
+	seed     uint64
+	r        *Entry
+	story    []string
+	owner    int64 // the lock's owner on the server; 0: none. Another process has a negative one.
+	depth    uint32
+	expires  clock.Instant
+	token    int64
+	removed  map[int64]bool // owners that somebody else took the lock from
+	callers  []*traveller
+	leavers  []*leaver
+	extends  []*Extend
+	left     map[*Grant]bool // the renewals
+	grants   map[*Grant]int  // of each grant
+	lastly   clock.Instant   // the latest renewal was sent
+	late     []Command       // that the server reads later, though nobody gets the answer
+	lateBy   clock.Instant
+	notified []*Hold // whose contexts are still to end
+	minEnd   clock.Instant
+	tokens   int64
+	news     int
+	phantom  bool // the server has read something late
 }
 
 type traveller struct {
@@ -67,7 +67,7 @@ func (j *journey) do(transition func(rd *Ready)) {
 	var rd Ready
 	transition(&rd)
 	if rd.Ended != nil {
-		j.told = append(j.told, rd.Ended)
+		j.notified = append(j.notified, rd.Ended)
 	}
 	rd.Deliver()
 	j.check()

@@ -192,9 +192,9 @@ func (j *journey) step() {
 			}
 		}
 	case n == 30 || n == 31:
-		if len(j.told) > 0 {
-			h := j.told[0]
-			j.told = j.told[1:]
+		if len(j.notified) > 0 {
+			h := j.notified[0]
+			j.notified = j.notified[1:]
 			j.log("contexts of %d have ended", h.ID)
 			j.do(func(rd *Ready) { h.Entry.ContextsEnded(h, rd) })
 		}
@@ -272,9 +272,9 @@ func (j *journey) finish() {
 			j.answer(true)
 			busy = true
 		}
-		for len(j.told) > 0 {
-			h := j.told[0]
-			j.told = j.told[1:]
+		for len(j.notified) > 0 {
+			h := j.notified[0]
+			j.notified = j.notified[1:]
 			j.do(func(rd *Ready) { h.Entry.ContextsEnded(h, rd) })
 			busy = true
 		}

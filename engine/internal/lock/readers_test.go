@@ -116,7 +116,7 @@ func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 	grant := a.hold.Entry
 	for _, leaves := range []*caller{a, c, d} {
 		u := l.unlock(leaves.hold)
-		if u.delivered != 1 || u.Err != nil || leaves.hold.Ending() != lockerr.ErrReleased || !leaves.hold.finished || !leaves.hold.told {
+		if u.delivered != 1 || u.Err != nil || leaves.hold.Ending() != lockerr.ErrReleased || !leaves.hold.finished || !leaves.hold.notified {
 			t.Fatalf("one of several: %+v, %+v", u, leaves.hold)
 		}
 		l.is(grant, NoCommand)
@@ -205,7 +205,7 @@ func TestReaders_ALossIsThatOfAll(t *testing.T) {
 		a := l.granted()
 		b, c := l.joined(a), l.joined(a)
 		l.unlock(a.hold)
-		ctx := new(told)
+		ctx := new(notified)
 		b.hold.Bind(ctx)
 		var rd Ready
 		lose(l, c.hold, &rd)
@@ -219,10 +219,10 @@ func TestReaders_ALossIsThatOfAll(t *testing.T) {
 			t.Fatalf("%s: a context is alive, and %+v is sent", what, grant.View())
 		}
 		l.does(func(rd *Ready) { grant.ContextsEnded(&b.hold.Hold, rd) })
-		if !b.hold.told || !c.hold.told {
+		if !b.hold.notified || !c.hold.notified {
 			t.Errorf("%s: nobody is told", what)
 		}
-		if owes := what == "its time" || what == "another's" || what == "at the close"; owes != (grant.Cmd.Action == Compensating) {
+		if pending := what == "its time" || what == "another's" || what == "at the close"; pending != (grant.Cmd.Action == Compensating) {
 			t.Errorf("%s: is sent %+v", what, grant.View())
 		}
 		if d := l.come(); d.hold != nil {
@@ -231,10 +231,10 @@ func TestReaders_ALossIsThatOfAll(t *testing.T) {
 	}
 }
 
-// told is a context of a test.
-type told struct{ why error }
+// notified is a context of a test.
+type notified struct{ why error }
 
-func (c *told) End(why error) { c.why = why }
+func (c *notified) End(why error) { c.why = why }
 
 // While a context of one that has left is alive, the last one is not released.
 func TestReaders_TheContextsOfOne_KeepTheReleaseBack(t *testing.T) {
@@ -242,20 +242,20 @@ func TestReaders_TheContextsOfOne_KeepTheReleaseBack(t *testing.T) {
 	l := newReadersLab(t)
 	a := l.granted()
 	b := l.joined(a)
-	a.hold.Bind(new(told))
+	a.hold.Bind(new(notified))
 	var rd Ready
 	u := new(leaver)
 	u.Port = u
 	a.hold.Unlock(&u.Unlock, &rd)
 	rd.Deliver()
-	if rd.Ended != &a.hold.Hold || u.delivered != 1 || a.hold.told {
+	if rd.Ended != &a.hold.Hold || u.delivered != 1 || a.hold.notified {
 		t.Fatalf("%+v, %+v", u, a.hold)
 	}
 	last := l.unlock(b.hold)
 	if l.is(a.hold.Entry, NoCommand); last.delivered != 0 {
 		t.Fatal("a context is alive")
 	}
-	if sent := l.does(func(rd *Ready) { a.hold.Entry.ContextsEnded(&a.hold.Hold, rd) }); sent != a.hold.Entry || !a.hold.told {
+	if sent := l.does(func(rd *Ready) { a.hold.Entry.ContextsEnded(&a.hold.Hold, rd) }); sent != a.hold.Entry || !a.hold.notified {
 		t.Fatal("it does not go on")
 	}
 	l.is(a.hold.Entry, Releasing)
@@ -452,7 +452,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	if other := l.under(a.hold); other.hold == nil {
 		t.Error("it is in the way of that of another reader")
 	}
-	c.hold.Bind(new(told))
+	c.hold.Bind(new(notified))
 	var rd Ready
 	u := new(leaver)
 	u.Port = u
@@ -516,7 +516,7 @@ func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
 	b := l.joined(a)
 	grant := a.hold.Entry
 	short := l.under(b.hold, func(a *Request) { a.Lease = time.Second })
-	short.hold.Bind(new(told))
+	short.hold.Bind(new(notified))
 	l.now = l.now.Add(2 * time.Second)
 	var rd Ready
 	next := new(caller)
@@ -535,7 +535,7 @@ func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
 	l.unlock(next.hold)
 
 	short = l.under(b.hold, func(a *Request) { a.Lease = time.Second })
-	short.hold.Bind(new(told))
+	short.hold.Bind(new(notified))
 	l.now = l.now.Add(2 * time.Second)
 	l.does(func(rd *Ready) { short.hold.Fired(l.now, rd) })
 	before := l.count.Released

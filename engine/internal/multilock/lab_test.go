@@ -191,7 +191,7 @@ func (k *taker) names(held bool) string {
 	return strings.Join(all, " ")
 }
 
-var deeds = map[Action]string{
+var actions = map[Action]string{
 	CheckServers: "looks", Try: "tries", Wait: "waits", Decide: "decides", GiveBack: "gives back",
 	Pause: "pauses", Bind: "binds", CancelTries: "withdraws", Fail: "fails",
 }
@@ -201,13 +201,13 @@ func (k *taker) do(s Ready) {
 	switch s.Do {
 	case Nothing:
 	case CancelTries:
-		k.deed(s)
+		k.action(s)
 	default:
-		k.l.later(k.name+" "+deeds[s.Do], func() { k.deed(s) })
+		k.l.later(k.name+" "+actions[s.Do], func() { k.action(s) })
 	}
 }
 
-func (k *taker) deed(s Ready) {
+func (k *taker) action(s Ready) {
 	l := k.l
 	switch s.Do {
 	case CheckServers:

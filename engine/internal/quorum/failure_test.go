@@ -15,7 +15,7 @@ func tryLock(t testing.TB, servers int) *lab {
 	return l
 }
 
-func TestFailure_TryLock_IsToldAsSoonAsItCannotChange(t *testing.T) {
+func TestFailure_TryLock_IsReportedAsSoonAsItCannotChange(t *testing.T) {
 	t.Parallel()
 	other := errors.New("of another type")
 	for _, c := range []struct {

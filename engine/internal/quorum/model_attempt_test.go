@@ -103,7 +103,7 @@ func (a *attempt) cancel() {
 func (a *attempt) end(g *grant, r Refusal) {
 	a.ended = true
 	a.server.sleepers = slices.DeleteFunc(a.server.sleepers, func(one *attempt) bool { return one == a })
-	a.c.told(a, g, r)
+	a.c.notified(a, g, r)
 }
 
 // grant is a hold at a server.

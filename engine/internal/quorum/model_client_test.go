@@ -166,8 +166,8 @@ func (c *client) later() {
 	c.in(c.between(0, 50*time.Millisecond), c.want)
 }
 
-// told has an answer for the machine that has asked.
-func (c *client) told(a *attempt, g *grant, r Refusal) {
+// notified has an answer for the machine that has asked.
+func (c *client) notified(a *attempt, g *grant, r Refusal) {
 	m := a.m
 	var v *Vote
 	if g != nil {

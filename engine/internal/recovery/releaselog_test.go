@@ -82,7 +82,7 @@ func TestServersAreForgottenWhileTheyAreThere(t *testing.T) {
 
 // The server of some names is replaced: their releases go to the successor, those of others
 // stay.
-func TestASuccessorIsToldOfReleases(t *testing.T) {
+func TestASuccessorLearnsOfReleases(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 10*time.Second)
 	l.lanes['c'] = l.lanes['a']

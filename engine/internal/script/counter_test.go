@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	tallyName = "t:tally"
-	tallyMark = "{t:tally}:pawl:11111111-2222-4333-8444-555555555555"
-	tallyWake = "redisson_sc:{t:tally}"
+	counterKey  = "t:tally"
+	counterMark = "{t:tally}:pawl:11111111-2222-4333-8444-555555555555"
+	counterWake = "redisson_sc:{t:tally}"
 )
 
 // ops are operations as they are written: a2 r1.
@@ -31,7 +31,7 @@ func ops(text string) (list []CounterOp) {
 
 func counter(number uint64, text string) func([]byte, resp.ScriptForm) []byte {
 	return func(b []byte, f resp.ScriptForm) []byte {
-		return AppendCounter(b, f, &CounterCall{Key: tallyName, Mark: MarkOf(tallyName, me.Engine), Number: number, Channel: tallyWake, Verb: "PUBLISH", Ops: ops(text)})
+		return AppendCounter(b, f, &CounterCall{Key: counterKey, Mark: MarkOf(counterKey, me.Engine), Number: number, Channel: counterWake, Verb: "PUBLISH", Ops: ops(text)})
 	}
 }
 
@@ -52,14 +52,14 @@ func (c *caller) codes(number uint64, text string) string {
 
 // countOf is what a key has, "" if it is not there.
 func countOf(s *redistest.Server) string {
-	text, _ := s.Do("GET", tallyName).(string)
+	text, _ := s.Do("GET", counterKey).(string)
 	return text
 }
 
-func TestTallyEveryOperation(t *testing.T) {
+func TestCounterEveryOperation(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
-	heard := c.listen(tallyWake)
+	heard := c.listen(counterWake)
 	for _, row := range []struct {
 		before, ops  string // "": no key
 		answer, left string
@@ -107,7 +107,7 @@ func TestTallyEveryOperation(t *testing.T) {
 	} {
 		c.s.Do("FLUSHALL")
 		if row.before != "" {
-			c.s.Do("SET", tallyName, row.before)
+			c.s.Do("SET", counterKey, row.before)
 		}
 		if got := c.codes(1, row.ops); got != row.answer {
 			t.Errorf("%q, %s: answers %s, want %s", row.before, row.ops, got, row.answer)
@@ -118,7 +118,7 @@ func TestTallyEveryOperation(t *testing.T) {
 		if got := heard(); got != row.messages {
 			t.Errorf("%q, %s: messages %q, want %q", row.before, row.ops, got, row.messages)
 		}
-		if ttl := c.s.Do("PTTL", tallyMark).(int64); ttl < 50_000 || ttl > 60_000 {
+		if ttl := c.s.Do("PTTL", counterMark).(int64); ttl < 50_000 || ttl > 60_000 {
 			t.Errorf("%q, %s: the mark has %d ms", row.before, row.ops, ttl)
 		}
 		// A copy of it is answered the same and does nothing.
@@ -128,13 +128,13 @@ func TestTallyEveryOperation(t *testing.T) {
 	}
 }
 
-// ear hears a channel.
-type ear struct {
+// listener hears a channel.
+type listener struct {
 	channel resp.Channel
 	heard   chan string
 }
 
-func (e *ear) ChannelEvent(ev resp.ChannelEvent, message []byte, _ error) {
+func (e *listener) ChannelEvent(ev resp.ChannelEvent, message []byte, _ error) {
 	switch ev {
 	case resp.Subscribed:
 		e.heard <- "on"
@@ -145,7 +145,7 @@ func (e *ear) ChannelEvent(ev resp.ChannelEvent, message []byte, _ error) {
 
 // listen returns what tells what was said on a channel since it was called last.
 func (c *caller) listen(channel string) func() string {
-	e := &ear{heard: make(chan string, 100)}
+	e := &listener{heard: make(chan string, 100)}
 	e.channel.Init(channel, e)
 	c.c.Subscribe(&e.channel)
 	until := func(end string) string {
@@ -169,7 +169,7 @@ func (c *caller) listen(channel string) func() string {
 	}
 }
 
-func TestTallyLaterAndEarlierCommands(t *testing.T) {
+func TestCounterLaterAndEarlierCommands(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	for _, step := range []struct {
@@ -195,32 +195,32 @@ func TestTallyLaterAndEarlierCommands(t *testing.T) {
 	}
 	// Another engine has a mark of its own.
 	if v, err := c.run(func(b []byte, f resp.ScriptForm) []byte {
-		return AppendCounter(b, f, &CounterCall{Key: tallyName, Mark: MarkOf(tallyName, other.Engine), Number: 1, Channel: tallyWake, Verb: "PUBLISH", Ops: ops("a1")})
+		return AppendCounter(b, f, &CounterCall{Key: counterKey, Mark: MarkOf(counterKey, other.Engine), Number: 1, Channel: counterWake, Verb: "PUBLISH", Ops: ops("a1")})
 	}); err != nil || v.Len() != 2 || countOf(c.s) != "9" {
 		t.Errorf("%v %v, %s is left", v, err, countOf(c.s))
 	}
 }
 
-func TestTallyLooksWithoutAMark(t *testing.T) {
+func TestCounterLooksWithoutAMark(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
-	c.s.Do("SET", tallyName, "4")
+	c.s.Do("SET", counterKey, "4")
 	if got := c.codes(0, "v"); got != "4 1" {
 		t.Error(got)
 	}
-	if v := c.s.Do("EXISTS", tallyMark); v != int64(0) {
+	if v := c.s.Do("EXISTS", counterMark); v != int64(0) {
 		t.Error("a look left a mark")
 	}
 }
 
 // What is no count is refused, and the refusal is remembered: an early copy must not be
 // executed when the key has gone.
-func TestTallyOfWhatIsNoCount(t *testing.T) {
+func TestCounterOfWhatIsNoCount(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
-	for i, put := range [][]string{{"HSET", tallyName, "a", "1"}, {"SET", tallyName, "text"}, {"SET", tallyName, "1.5"}, {"SET", tallyName, ""}, {"SET", tallyName, "9223372036854775807"}} {
+	for i, put := range [][]string{{"HSET", counterKey, "a", "1"}, {"SET", counterKey, "text"}, {"SET", counterKey, "1.5"}, {"SET", counterKey, ""}, {"SET", counterKey, "9223372036854775807"}} {
 		number := uint64(i + 1)
-		c.s.Do("DEL", tallyName)
+		c.s.Do("DEL", counterKey)
 		c.s.Do(put...)
 		if got := c.codes(number, "r1"); got != "-4" {
 			t.Errorf("%q: %s", put, got)
@@ -228,7 +228,7 @@ func TestTallyOfWhatIsNoCount(t *testing.T) {
 		if got := c.codes(0, "v"); got != "-4" {
 			t.Errorf("%q: a look: %s", put, got)
 		}
-		c.s.Do("DEL", tallyName)
+		c.s.Do("DEL", counterKey)
 		if got := c.codes(number, "r1"); got != "-4" || countOf(c.s) != "" {
 			t.Errorf("%q: %s later, %q", put, got, countOf(c.s))
 		}
@@ -236,13 +236,13 @@ func TestTallyOfWhatIsNoCount(t *testing.T) {
 }
 
 // As in Redisson, what sets a count drops its expiry, and what changes it does not.
-func TestTallyExpiries(t *testing.T) {
+func TestCounterExpiries(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	for i, text := range []string{"a1", "r1", "c", "r1 a1", "v", "p1", "d", "p1 a1"} {
-		c.s.Do("SET", tallyName, "5", "PX", "100000")
+		c.s.Do("SET", counterKey, "5", "PX", "100000")
 		c.codes(uint64(i+1), text)
-		dropped := c.s.Do("PTTL", tallyName) == int64(-1)
+		dropped := c.s.Do("PTTL", counterKey) == int64(-1)
 		if want := strings.ContainsAny(text, "pd"); dropped != want {
 			t.Errorf("%s: the expiry is dropped: %v", text, dropped)
 		}
@@ -251,7 +251,7 @@ func TestTallyExpiries(t *testing.T) {
 
 // A server without memory refuses what takes, and leaves everything untouched; it does not
 // refuse what gives back.
-func TestTallyWithoutMemory(t *testing.T) {
+func TestCounterWithoutMemory(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	number := uint64(0)
@@ -260,7 +260,7 @@ func TestTallyWithoutMemory(t *testing.T) {
 		{"r1", "6"}, {"c", "4"}, {"r1 a2", "4"}, {"c c c c c", "gone"},
 	} {
 		c.s.Do("FLUSHALL")
-		c.s.Do("SET", tallyName, "5")
+		c.s.Do("SET", counterKey, "5")
 		c.s.Do("CONFIG", "SET", "maxmemory", "1")
 		number++
 		_, err := c.run(counter(number, row.ops))
@@ -268,7 +268,7 @@ func TestTallyWithoutMemory(t *testing.T) {
 		var refused *resp.ServerError
 		switch {
 		case row.left == "":
-			if !errors.As(err, &refused) || refused.Code != "OOM" || countOf(c.s) != "5" || c.s.Do("EXISTS", tallyMark) != int64(0) {
+			if !errors.As(err, &refused) || refused.Code != "OOM" || countOf(c.s) != "5" || c.s.Do("EXISTS", counterMark) != int64(0) {
 				t.Errorf("%s: %v, %s", row.ops, err, countOf(c.s))
 			}
 		case row.left == "gone":
@@ -284,7 +284,7 @@ func TestTallyWithoutMemory(t *testing.T) {
 
 // A user who may not write the count, or the mark, changes nothing, and is executed once when
 // the right is there. A refused message costs nobody the release.
-func TestTallyWithoutRights(t *testing.T) {
+func TestCounterWithoutRights(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	user := func(rules ...string) {
@@ -299,7 +299,7 @@ func TestTallyWithoutRights(t *testing.T) {
 	}
 	for _, row := range []struct{ before, without, ops string }{
 		{"5", "-incrby", "r1"}, {"5", "-incrby", "a1"}, {"", "-set", "r1"}, {"1", "-del", "c"}, {"5", "-set", "p1"},
-		{"5", "%R~" + tallyName, "r1"}, {"5", "-get", "r1"},
+		{"5", "%R~" + counterKey, "r1"}, {"5", "-get", "r1"},
 	} {
 		if strings.HasPrefix(row.without, "%") && !readOnly {
 			continue
@@ -308,13 +308,13 @@ func TestTallyWithoutRights(t *testing.T) {
 			number++
 			c.s.Do("FLUSHALL")
 			if row.before != "" {
-				c.s.Do("SET", tallyName, row.before)
+				c.s.Do("SET", counterKey, row.before)
 			}
 			if before != "" {
-				c.s.Do("SET", tallyMark, before)
+				c.s.Do("SET", counterMark, before)
 			}
 			if rules := []string{row.without}; strings.HasPrefix(row.without, "%") {
-				user("resetkeys", row.without, "~"+tallyMark, "~other*")
+				user("resetkeys", row.without, "~"+counterMark, "~other*")
 			} else {
 				user(rules...)
 			}
@@ -348,12 +348,12 @@ func TestMarksFollowRedissonsBraceRule(t *testing.T) {
 }
 
 // The mark is gone after a minute.
-func TestTallyMarkExpires(t *testing.T) {
+func TestCounterMarkExpires(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	c.codes(3, "s1")
-	c.s.Do("PEXPIRE", tallyMark, "1")
-	for deadline := time.Now().Add(5 * time.Second); c.s.Do("EXISTS", tallyMark) != int64(0) && time.Now().Before(deadline); {
+	c.s.Do("PEXPIRE", counterMark, "1")
+	for deadline := time.Now().Add(5 * time.Second); c.s.Do("EXISTS", counterMark) != int64(0) && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond) // a poll
 	}
 	if got := c.codes(2, "a1"); got != "1 1" {
@@ -366,9 +366,9 @@ func TestALatchThatIsClosedAgainHasNoExpiry(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	for i, text := range []string{"c l5", "c l1"} {
-		c.s.Do("SET", tallyName, "1", "PX", "100000")
+		c.s.Do("SET", counterKey, "1", "PX", "100000")
 		got := c.codes(uint64(i+1), text)
-		if left := c.s.Do("PTTL", tallyName); left != int64(-1) {
+		if left := c.s.Do("PTTL", counterKey); left != int64(-1) {
 			t.Errorf("%s: %s, %v ms left", text, got, left)
 		}
 	}
@@ -378,7 +378,7 @@ func TestALatchThatIsClosedAgainHasNoExpiry(t *testing.T) {
 func TestAReleaseOfNoCountWithoutMemory(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
-	c.s.Do("SET", tallyName, "text")
+	c.s.Do("SET", counterKey, "text")
 	c.s.Do("CONFIG", "SET", "maxmemory", "1")
 	for _, what := range []string{"it is sent", "it is repeated"} {
 		if v, err := c.run(counter(1, "r1")); err != nil || v.Int != WrongType {

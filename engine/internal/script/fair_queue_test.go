@@ -14,7 +14,7 @@ import (
 
 // Whoever finds the lock free tells the head; if nobody hears that, those behind it, up to one who
 // is heard, or who asks now itself. Threads of Redisson behind the head are told last.
-func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
+func TestWhoLearnsThatTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	listener, err := net.Dial("tcp", c.s.Addr())
@@ -40,10 +40,10 @@ func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
 	}
 	ask, release, force := fair(queue(true), true), fairRelease(queue(true), 0), fairForce(queue(true), "")
 	for _, x := range []struct {
-		name   string
-		queue  []place
-		encode func([]byte, resp.ScriptForm) []byte
-		told   int64
+		name     string
+		queue    []place
+		encode   func([]byte, resp.ScriptForm) []byte
+		notified int64
 	}{
 		{"the head is heard", []place{{ann, 20}, {ben, 30}}, release, 1},
 		{"the second is heard", []place{{ben, 20}, {ann, 30}, {cid, 40}}, release, 2},
@@ -66,8 +66,8 @@ func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
 		if _, err := c.run(x.encode); err != nil {
 			t.Fatal(err)
 		}
-		if n := c.s.CommandStats()["publish"] - before; n != x.told {
-			t.Errorf("%s: %d are told, want %d", x.name, n, x.told)
+		if n := c.s.CommandStats()["publish"] - before; n != x.notified {
+			t.Errorf("%s: %d are told, want %d", x.name, n, x.notified)
 		}
 	}
 }

@@ -197,7 +197,7 @@ func TestAQueueOutlivesOursByADay(t *testing.T) {
 
 // A process of which one has let its turn pass may be dead, or only slow: its others are told, so that
 // those who live ask in time, up to the one who asks now, which lives.
-func TestTheOthersOfAProcessWhoseTurnPassedAreTold(t *testing.T) {
+func TestTheOthersOfAProcessWhoseTurnPassedAreReported(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	for what, ask := range map[string]func([]byte, resp.ScriptForm) []byte{
@@ -287,14 +287,14 @@ func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
 
 // A thread of Redisson's may live, though its time is over: it may have had room for no more than
 // 60 ms, and the lock was held for longer. It asks when it is told, and comes in again.
-func TestOneWhoseTimeIsOverIsTold(t *testing.T) {
+func TestOneWhoseTimeIsOverIsReported(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	for _, x := range []struct {
-		name  string
-		state string
-		run   func([]byte, resp.ScriptForm) []byte
-		told  int64 // also the next one, where it is free
+		name     string
+		state    string
+		run      func([]byte, resp.ScriptForm) []byte
+		notified int64 // also the next one, where it is free
 	}{
 		{"by one who asks", "others", fair(queue(false), true), 2},
 		{"by one who releases", "me", fairRelease(queue(false), 0), 3},
@@ -305,7 +305,7 @@ func TestOneWhoseTimeIsOverIsTold(t *testing.T) {
 		if _, err := c.run(x.run); err != nil {
 			t.Errorf("%s: %v", x.name, err)
 		}
-		if n := c.s.CommandStats()["publish"] - before; n != x.told {
+		if n := c.s.CommandStats()["publish"] - before; n != x.notified {
 			t.Errorf("%s: %d are told", x.name, n)
 		}
 		if line := c.line(); line[0].owner != ann {
@@ -358,17 +358,17 @@ func TestAFairReleaseWithoutARightTellsWhoIsNext(t *testing.T) {
 			c.s.Do("ACL", "SETUSER", "default", "-"+right)
 			v, err := c.run(fairRelease(queue(true), 0))
 			c.s.Do("ACL", "SETUSER", "default", "+"+right)
-			told := c.s.CommandStats()["publish"] > before
+			notified := c.s.CommandStats()["publish"] > before
 			if last := c.s.Do("LINDEX", queueName, "-1"); last != ann.String() {
 				t.Errorf("without %s: the last in the queue is %v", right, last)
 			}
 			if n := c.s.Do("EXISTS", lockName); err != nil || n != int64(0) {
 				t.Errorf("without %s: %v; the lock is there: %v", right, err, n)
 			}
-			if !told && v.Int != Unheard {
+			if !notified && v.Int != Unheard {
 				t.Errorf("without %s: nobody is told, and the answer is %d", right, v.Int)
 			}
-			if blind := right == "lindex" || right == "publish"; !told && !blind {
+			if blind := right == "lindex" || right == "publish"; !notified && !blind {
 				t.Errorf("without %s: nobody is told", right)
 			}
 		}
@@ -376,7 +376,7 @@ func TestAFairReleaseWithoutARightTellsWhoIsNext(t *testing.T) {
 }
 
 // One that leaves the queue, and may not, is told so: it is in it still.
-func TestAWaiterThatMayNotLeaveIsTold(t *testing.T) {
+func TestAWaiterThatMayNotLeaveIsReported(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	for _, right := range []string{"zscore", "lrange", "lrem", "zadd", "zrem"} {

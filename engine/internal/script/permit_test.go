@@ -288,7 +288,7 @@ func TestPermitThatIsRefusedChangesNothing(t *testing.T) {
 
 // One that is refused permits, and cannot see when the next one expires, is told so: it would sleep
 // until a message that does not come.
-func TestWhoCannotSeeWhenAPermitExpiresIsTold(t *testing.T) {
+func TestWhoCannotSeeWhenAPermitExpiresIsReported(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	c.s.Do("SET", lockName, "0")

@@ -65,14 +65,14 @@ func TestReadWriteReleaseWithoutARightTellsWhoWaits(t *testing.T) {
 		c.s.Do("FLUSHALL")
 		_, _ = c.run(write(time.Minute))
 		_, _ = c.run(readAcquire(other, time.Second, writer))
-		told := c.s.CommandStats()["publish"]
+		notified := c.s.CommandStats()["publish"]
 		c.s.Do("ACL", "SETUSER", "default", "-"+right)
 		_, err := c.run(writeRelease)
 		c.s.Do("ACL", "SETUSER", "default", "+"+right)
-		told = c.s.CommandStats()["publish"] - told
+		notified = c.s.CommandStats()["publish"] - notified
 		there, mode := c.s.Do("HEXISTS", lockName, writer.String()), c.s.Do("HGET", lockName, "mode")
-		if err != nil && (there != int64(1) || mode != "write") || err == nil && (there != int64(0) || mode != "read" || told == 0) {
-			t.Errorf("without %s: %v; the writer is there: %v, the mode is %v, %d messages", right, err, there, mode, told)
+		if err != nil && (there != int64(1) || mode != "write") || err == nil && (there != int64(0) || mode != "read" || notified == 0) {
+			t.Errorf("without %s: %v; the writer is there: %v, the mode is %v, %d messages", right, err, there, mode, notified)
 		}
 	}
 }

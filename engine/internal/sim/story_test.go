@@ -29,7 +29,7 @@ func TestStories(t *testing.T) {
 			if w.failure != nil {
 				t.Fatal(w.failure)
 			}
-			return w.told()
+			return w.notified()
 		})
 	})
 }
@@ -56,7 +56,7 @@ func newStory() *story {
 }
 
 // completed returns what was told since the last call, with short names of engines.
-func (w *story) told() string {
+func (w *story) notified() string {
 	text := w.story.String()
 	w.story.Reset()
 	for _, p := range w.processes {

@@ -83,7 +83,7 @@ func TestReadersWhoseKeysAreApartAreRenewedKeyByKey(t *testing.T) {
 	}
 }
 
-func TestAReaderWhoseHashIsGoneIsToldKeyByKeyToo(t *testing.T) {
+func TestAReaderWhoseHashIsGoneIsReportedKeyByKeyToo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	readers, out := l.apart(1)
@@ -96,7 +96,7 @@ func TestAReaderWhoseHashIsGoneIsToldKeyByKeyToo(t *testing.T) {
 
 // Another reader leaves between the commands, finds that the timeout key has ended, and takes the
 // hash away.
-func TestAReaderWhoseHashGoesBetweenTheCommandsIsTold(t *testing.T) {
+func TestAReaderWhoseHashGoesBetweenTheCommandsIsReported(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	readers, out := l.apart(1)

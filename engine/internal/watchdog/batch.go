@@ -133,7 +133,7 @@ func (r *Renewer) finish(k *batch) (members []*Member) {
 	for _, m := range k.members {
 		if m != nil {
 			m.chunk = nil
-			m.crowded = len(k.members) == batchSize
+			m.full = len(k.members) == batchSize
 		}
 	}
 	members, k.members = k.members, nil

@@ -17,7 +17,7 @@ func TestNowRenewsOneHoldAtOnce(t *testing.T) {
 		t.Fatalf("sent %v", s.chunk.list)
 	}
 	l.answer(s, all(script.Renewed))
-	if holds[1].times() != 1 || holds[0].told+holds[2].told != 0 {
+	if holds[1].times() != 1 || holds[0].notified+holds[2].notified != 0 {
 		t.Error("not it alone was told")
 	}
 	l.advance(10 * time.Second) // the others', and perhaps its own next one
@@ -214,8 +214,8 @@ func TestCloseForgetsEverybody(t *testing.T) {
 	l.clock.Advance(time.Hour)
 	l.r.Close()
 	for _, h := range holds {
-		if h.told != 0 || !h.live() {
-			t.Errorf("hold %d: told %d times, live %v", h.n, h.told, h.live())
+		if h.notified != 0 || !h.live() {
+			t.Errorf("hold %d: told %d times, live %v", h.n, h.notified, h.live())
 		}
 	}
 	if l.sent() != sent {

@@ -197,13 +197,13 @@ type subject struct {
 
 	until atomic.Int64 // written under mu
 
-	mu      sync.Mutex
-	over    bool
-	overAt  clock.Instant
-	stuck   bool // a renewal cannot move the end: MaxHold
-	renewed []clock.Instant
-	gone    []int64
-	told    int // calls of Renewed and Gone
+	mu       sync.Mutex
+	over     bool
+	overAt   clock.Instant
+	stuck    bool // a renewal cannot move the end: MaxHold
+	renewed  []clock.Instant
+	gone     []int64
+	notified int // calls of Renewed and Gone
 }
 
 func (l *lab) subject(n int) *subject {
@@ -266,7 +266,7 @@ func (s *subject) Until() clock.Instant { return clock.Instant(s.until.Load()) }
 func (s *subject) Renewed(sent, now clock.Instant, d time.Duration, _ int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told++
+	s.notified++
 	if d != lease {
 		s.l.t.Errorf("subject %d: renewed for %v", s.n, d)
 	}
@@ -283,7 +283,7 @@ func (s *subject) Renewed(sent, now clock.Instant, d time.Duration, _ int) {
 func (s *subject) Gone(code int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told++
+	s.notified++
 	s.gone = append(s.gone, code)
 	if !s.over {
 		s.endLocked(s.l.clock.Now())

@@ -104,8 +104,8 @@ type Member struct {
 	place int32 // in the members of its cohort or batch
 	again bool  // Now was called while a renewal was out
 	// inFullBatch: its last renewal was one of batchSize, which others of its slot followed.
-	crowded bool
-	slot    uint16
+	full bool
+	slot uint16
 }
 
 // Init names the subject, and the slot of its key.
@@ -149,7 +149,7 @@ func (r *Renewer) JoinNext(m *Member, now clock.Instant) {
 func (r *Renewer) inFullBatch(m *Member) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return m.crowded
+	return m.full
 }
 
 // untilPhase is how long it is from now to a beat of the slot. Each slot has one in every

@@ -109,7 +109,7 @@ func TestHoldsOfASlotGatherInOneScript(t *testing.T) {
 
 // A crowd in one slot fills its scripts anyway: it is not renewed all at once, which
 // would block its node.
-func TestCrowdOfOneSlotIsSpread(t *testing.T) {
+func TestGroupOfOneSlotIsSpread(t *testing.T) {
 	t.Parallel()
 	const many = 20_000
 	l := newLab(t)
@@ -184,7 +184,7 @@ var failures = map[string]func(l *lab, s *sending){
 
 // A script that fails is sent again, until the lease is over; its holds hear nothing
 // of it, nor do the other batches.
-func TestFailureIsRetriedWithinTheLeaseAndToldToNobody(t *testing.T) {
+func TestFailureIsRetriedWithinTheLeaseAndReportedToNobody(t *testing.T) {
 	t.Parallel()
 	for name, fail := range failures {
 		t.Run(name, func(t *testing.T) {
@@ -209,8 +209,8 @@ func TestFailureIsRetriedWithinTheLeaseAndToldToNobody(t *testing.T) {
 				s = l.take(1)[0]
 			}
 			for _, h := range left {
-				if !h.live() || h.told != 0 {
-					t.Fatalf("hold %d: live %v, told %d times", h.n, h.live(), h.told)
+				if !h.live() || h.notified != 0 {
+					t.Fatalf("hold %d: live %v, told %d times", h.n, h.live(), h.notified)
 				}
 			}
 			l.answer(s, all(script.Renewed))
@@ -220,8 +220,8 @@ func TestFailureIsRetriedWithinTheLeaseAndToldToNobody(t *testing.T) {
 				}
 			}
 			for _, h := range holds[:64] {
-				if h.told != 1 {
-					t.Errorf("hold %d of the other chunk: told %d times", h.n, h.told)
+				if h.notified != 1 {
+					t.Errorf("hold %d of the other chunk: told %d times", h.n, h.notified)
 				}
 			}
 			if bad := l.badRounds(); bad != tries {
@@ -287,7 +287,7 @@ func (l *lab) empty() {
 	}
 }
 
-func TestEachLockOfAScriptHasItsOwnFate(t *testing.T) {
+func TestEachLockOfAScriptHasItsOwnOutcome(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	holds := l.holds(5, 10*time.Second)
@@ -349,7 +349,7 @@ func TestRefusedLocksAreAskedForSeldom(t *testing.T) {
 var errAny = errors.New("any")
 
 // A hold may leave at any moment; from then on it hears nothing, whatever comes.
-func TestHoldThatLeftIsNotTold(t *testing.T) {
+func TestHoldThatLeftIsNotReported(t *testing.T) {
 	t.Parallel()
 	moments := map[string]func(l *lab, leave func()){
 		"in its cohort": func(l *lab, leave func()) {
@@ -382,11 +382,11 @@ func TestHoldThatLeftIsNotTold(t *testing.T) {
 			l := newLab(t)
 			h, other := l.hold(1, 10*time.Second), l.hold(2, 10*time.Second)
 			moment(l, h.end)
-			if h.told != 0 {
+			if h.notified != 0 {
 				t.Error("it was told")
 			}
-			if other.told != 1 {
-				t.Errorf("the other one was told %d times", other.told)
+			if other.notified != 1 {
+				t.Errorf("the other one was told %d times", other.notified)
 			}
 			// It may come back: a member belongs to its hold, not to one renewal.
 			h.over = false
@@ -446,7 +446,7 @@ func TestHoldEndsInItsTimeWhateverTheNetworkDoes(t *testing.T) {
 			if !fail {
 				l.answer(l.take(1)[0], all(script.Renewed))
 			}
-			if first.told != 0 || second.told != 0 {
+			if first.notified != 0 || second.notified != 0 {
 				t.Error("an answer that came after the end was told")
 			}
 			l.advance(lease)

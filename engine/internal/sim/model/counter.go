@@ -12,7 +12,7 @@ import (
 const MarkFor = 60_000
 
 // counter is the model of that script. It follows the Lua line by line.
-func (v *Keyspace) tally(keys, args []string, dst []byte) []byte {
+func (v *Keyspace) counter(keys, args []string, dst []byte) []byte {
 	key, mark, seq, channel, verb, ops := keys[0], keys[len(keys)-1], Number(args[0]), args[1], args[2], args[3:]
 	if old := v.Get(mark); seq > 0 && old != nil {
 		last, said, _ := strings.Cut(old.Value, " ")

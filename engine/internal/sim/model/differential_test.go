@@ -53,7 +53,7 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		q.Channel.Verb = "PUBLISH"
 		switch random.IntN(30) {
 		case 20, 21, 22, 23:
-			return tallyCall(random)
+			return counterCall(random)
 		case 13, 14, 15, 16, 28, 29:
 			return script.AppendFair(nil, resp.EvalSHA, q, o, lease(), random.IntN(4) > 0)
 		case 17, 18, 26, 27:
@@ -262,16 +262,16 @@ func rwCall(random *rand.Rand, key string, lease func() time.Duration, draw func
 	}
 }
 
-// tallyCall is a call of counter. Sometimes it is that of an earlier number, or the same again.
-func tallyCall(random *rand.Rand) []byte {
+// counterCall is a call of counter. Sometimes it is that of an earlier number, or the same again.
+func counterCall(random *rand.Rand) []byte {
 	engine := []string{"e1", "e2"}[random.IntN(2)]
 	call := script.CounterCall{Key: "t", Mark: script.MarkOf("t", engine), Channel: "redisson_sc:{t}", Verb: "PUBLISH", Number: uint64(random.IntN(2) * (1 + random.IntN(3)))}
 	if random.IntN(8) == 0 {
 		call.Key, call.Mark = "a", script.MarkOf("a", engine)
 	}
 	if call.Number != 0 {
-		tallyNumbers[call.Mark] += call.Number - 1
-		call.Number = tallyNumbers[call.Mark] + 1
+		counterNumbers[call.Mark] += call.Number - 1
+		call.Number = counterNumbers[call.Mark] + 1
 	}
 	letters := "atrpsdclv"
 	if call.Number == 0 {
@@ -283,8 +283,8 @@ func tallyCall(random *rand.Rand) []byte {
 	return script.AppendCounter(nil, resp.EvalSHA, &call)
 }
 
-// tallyNumbers are the latest numbers, by mark.
-var tallyNumbers = make(map[string]uint64)
+// counterNumbers are the latest numbers, by mark.
+var counterNumbers = make(map[string]uint64)
 
 // valueOf is what GET answers.
 func (v *Keyspace) valueOf(key string) any {

@@ -32,7 +32,7 @@ func (v *Keyspace) Execute(command, dst []byte) []byte {
 	case script.Raise:
 		return v.raiseAlone(keys[0], args, dst)
 	case script.Counter:
-		return v.tally(keys, args, dst)
+		return v.counter(keys, args, dst)
 	case script.PermitRenew:
 		return v.renewPermits(keys, args, dst)
 	}

@@ -91,8 +91,8 @@ func TestModelOfASemaphoreDoesWhatARealOneDoes(t *testing.T) {
 		if !sameAnswer(is, was, near) {
 			t.Fatalf("call %d, %s %q: the model answers %s, the server %v", i, BySHA[words[1]].Name, words[3:], show(is), was)
 		}
-		if told := real.CommandStats()["publish"] - published; told != int64(messages-before) {
-			t.Fatalf("call %d, %s %q: %d messages of the model, %d of the server", i, BySHA[words[1]].Name, words[3:], messages-before, told)
+		if notified := real.CommandStats()["publish"] - published; notified != int64(messages-before) {
+			t.Fatalf("call %d, %s %q: %d messages of the model, %d of the server", i, BySHA[words[1]].Name, words[3:], messages-before, notified)
 		}
 		for _, key := range keys {
 			m := model.Semaphore(key)

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
-var tallies = faultproxy.Is("EVALSHA", script.Counter.SHA)
+var counters = faultproxy.Is("EVALSHA", script.Counter.SHA)
 
 // An operation whose answer is lost is executed once.
 func TestAnAnswerThatIsLostIsAskedForAgain(t *testing.T) {
@@ -29,7 +29,7 @@ func TestAnAnswerThatIsLostIsAskedForAgain(t *testing.T) {
 		"count down": func() error { return l.CountDown(testkit.Ctx(t)) },
 		"look":       func() error { return testkit.ErrOf(s.Available(testkit.Ctx(t))) },
 	} {
-		trap := p.CutAfterRequest(tallies)
+		trap := p.CutAfterRequest(counters)
 		if err := do(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -117,7 +117,7 @@ func TestAServerThatRefusesForAWhile(t *testing.T) {
 	srv, p, e := testkit.Behind(t)
 	s := e.Semaphore("s")
 	testkit.MustSetPermits(t, s, 1)
-	p.ReplaceReply(tallies, []byte("-BUSY not now\r\n"), 3)
+	p.ReplaceReply(counters, []byte("-BUSY not now\r\n"), 3)
 	held := testkit.MustAcquire(t, s, 1)
 	if err := held.Release(testkit.Ctx(t)); err != nil {
 		t.Fatal(err)

@@ -44,12 +44,12 @@ func TestFailoversOnCommand(t *testing.T) {
 	failovers, names, thorough := failoversOnCommand(t)
 	for _, kind := range []struct {
 		name  string
-		start func(t *testing.T, replicas int) *succession
+		start func(t *testing.T, replicas int) *failover
 	}{
-		{"sentinel", sentinelSuccession},
-		{"cluster", clusterSuccession},
-		{"cluster, takeover", takeoverSuccession},
-		{"replicas", replicasSuccession},
+		{"sentinel", sentinelFailover},
+		{"cluster", clusterFailover},
+		{"cluster, takeover", takeoverFailover},
+		{"replicas", replicasFailover},
 	} {
 		for _, replicas := range []int{2, 3} {
 			for _, want := range []engine.Replicas{engine.AllReplicas, engine.MajorityOfReplicas} {
@@ -78,8 +78,8 @@ func TestFailoversOnCommand(t *testing.T) {
 	}
 }
 
-// succession is a deployment whose primary is replaced on command while it works.
-type succession struct {
+// failover is a deployment whose primary is replaced on command while it works.
+type failover struct {
 	t       *testing.T
 	url     string
 	tag     string // of the names: they lie with the primary that is replaced
@@ -88,10 +88,10 @@ type succession struct {
 	calm    func() // waits until the next one may begin
 }
 
-// sentinelSuccession has SENTINEL FAILOVER.
-func sentinelSuccession(t *testing.T, replicas int) *succession {
+// sentinelFailover has SENTINEL FAILOVER.
+func sentinelFailover(t *testing.T, replicas int) *failover {
 	r := redistest.StartSentinelOf(t, replicas)
-	return &succession{
+	return &failover{
 		t: t, url: r.URL(), servers: r.Servers(),
 		begin: func() {
 			testkit.Eventually(t, "a sentinel begins the failover", func() bool {
@@ -105,11 +105,11 @@ func sentinelSuccession(t *testing.T, replicas int) *succession {
 	}
 }
 
-// replicasSuccession has REPLICAOF NO ONE at a replica, and then at the others that they
+// replicasFailover has REPLICAOF NO ONE at a replica, and then at the others that they
 // follow it.
-func replicasSuccession(t *testing.T, replicas int) *succession {
+func replicasFailover(t *testing.T, replicas int) *failover {
 	r := redistest.StartReplicated(t, replicas)
-	return &succession{
+	return &failover{
 		t: t, url: r.URL(), servers: r.Servers(),
 		begin: func() {
 			primary := r.Primary()
@@ -127,24 +127,24 @@ func replicasSuccession(t *testing.T, replicas int) *succession {
 	}
 }
 
-// clusterSuccession has CLUSTER FAILOVER: the primary stops writes until it has been
+// clusterFailover has CLUSTER FAILOVER: the primary stops writes until it has been
 // replaced.
-func clusterSuccession(t *testing.T, replicas int) *succession {
-	return clusterSuccessionBy(t, replicas)
+func clusterFailover(t *testing.T, replicas int) *failover {
+	return clusterFailoverBy(t, replicas)
 }
 
-// takeoverSuccession has CLUSTER FAILOVER TAKEOVER: the primary is told when it has been
+// takeoverFailover has CLUSTER FAILOVER TAKEOVER: the primary is told when it has been
 // replaced.
-func takeoverSuccession(t *testing.T, replicas int) *succession {
-	return clusterSuccessionBy(t, replicas, "TAKEOVER")
+func takeoverFailover(t *testing.T, replicas int) *failover {
+	return clusterFailoverBy(t, replicas, "TAKEOVER")
 }
 
-func clusterSuccessionBy(t *testing.T, replicas int, option ...string) *succession {
+func clusterFailoverBy(t *testing.T, replicas int, option ...string) *failover {
 	c := redistest.StartClusterOf(t, replicas)
 	tag := inFirstPart(c)
 	slot := c.Slot(tag)
 	var latest time.Time
-	return &succession{
+	return &failover{
 		t: t, url: c.URL(), tag: tag, servers: c.Nodes(),
 		begin: func() {
 			latest = time.Now()
@@ -172,7 +172,7 @@ func inFirstPart(c *redistest.Cluster) string {
 }
 
 // counter is what became of the locks that were asked for around failovers.
-type tally struct {
+type counter struct {
 	failovers int
 	asked     int // fresh names, with acknowledgements
 	granted   int
@@ -186,14 +186,14 @@ type tally struct {
 	free      []time.Duration // by failover: when none of these was taken any more
 }
 
-func (s tally) String() string {
+func (s counter) String() string {
 	return fmt.Sprintf("%d failovers: %d names asked for, %d granted, %d refused for want of replicas, %d failed otherwise, %d held twice; "+
 		"%d released within two seconds before the new primary was found, %d of them taken there, %d a second later; all were free after %v (median), %v at most; a failover took %v at most",
 		s.failovers, s.asked, s.granted, s.refused, s.failed, s.double, s.released, s.back, s.stuck,
 		s.free[len(s.free)/2].Round(time.Millisecond), s.free[len(s.free)-1].Round(time.Millisecond), s.slowest.Round(time.Millisecond))
 }
 
-func (s *tally) add(one tally) {
+func (s *counter) add(one counter) {
 	s.failovers++
 	s.asked += one.asked
 	s.granted += one.granted
@@ -208,7 +208,7 @@ func (s *tally) add(one tally) {
 }
 
 // run goes through failovers.
-func (s *succession) run(failovers, names int, want engine.Replicas) (sum tally) {
+func (s *failover) run(failovers, names int, want engine.Replicas) (sum counter) {
 	s.t.Helper()
 	holder := testkit.Open(s.t, s.url, testkit.AckTimeout(300*time.Millisecond), func(c *engine.Config) { c.Replicas = want })
 	plain, stranger := testkit.Open(s.t, s.url), testkit.Open(s.t, s.url)
@@ -222,7 +222,7 @@ func (s *succession) run(failovers, names int, want engine.Replicas) (sum tally)
 
 // one takes fresh names all the time, and others that it gives back at once, while the
 // primary is replaced. Then a stranger tries to take what was granted.
-func (s *succession) one(holder, plain, stranger *engine.Engine, prefix string, names int) (sum tally) {
+func (s *failover) one(holder, plain, stranger *engine.Engine, prefix string, names int) (sum counter) {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -284,7 +284,7 @@ func (s *succession) one(holder, plain, stranger *engine.Engine, prefix string, 
 	return sum
 }
 
-func (s *succession) at(addr string) *redistest.Server {
+func (s *failover) at(addr string) *redistest.Server {
 	for _, server := range s.servers {
 		if server.Addr() == addr {
 			return server

@@ -18,8 +18,8 @@ import (
 func TestAcknowledgedSynchronizersOfEveryKindSurviveFailovers(t *testing.T) {
 	t.Parallel()
 	failovers, _, _ := failoversOnCommand(t)
-	for name, start := range map[string]func(t *testing.T, replicas int) *succession{
-		"sentinel": sentinelSuccession, "cluster": clusterSuccession, "cluster, takeover": takeoverSuccession, "replicas": replicasSuccession,
+	for name, start := range map[string]func(t *testing.T, replicas int) *failover{
+		"sentinel": sentinelFailover, "cluster": clusterFailover, "cluster, takeover": takeoverFailover, "replicas": replicasFailover,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

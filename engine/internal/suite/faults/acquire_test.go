@@ -15,7 +15,7 @@ import (
 
 // The server granted the lock, the reply was lost: the owner is in doubt, a fresh one
 // takes the lock, and the count is never two.
-func TestAcquireWhoseReplyIsCutIsBurnedAndTheLockTakenAfresh(t *testing.T) {
+func TestAcquireWhoseReplyIsCutIsInDoubtAndTheLockTakenAfresh(t *testing.T) {
 	t.Parallel()
 	s, p, e := testkit.Behind(t)
 	cut := p.CutAfterRequest(testkit.AcquireOf("x"))
@@ -27,7 +27,7 @@ func TestAcquireWhoseReplyIsCutIsBurnedAndTheLockTakenAfresh(t *testing.T) {
 	if f := testkit.Fields(t, s, "x"); len(f) != 1 || f[h.Owner()] != "1" {
 		t.Fatalf("hash is %v, want only %s", f, h.Owner())
 	}
-	wantBurned(t, e, 1)
+	wantInDoubt(t, e, 1)
 	testkit.MustUnlock(t, h)
 	if f := testkit.Fields(t, s, "x"); len(f) != 0 {
 		t.Fatalf("left on the server: %v", f)
@@ -67,7 +67,7 @@ func TestStaleAcquireLivesASecondAtMost(t *testing.T) {
 	cut := p.CutBeforeRequest(noting(&burnt, testkit.AcquireOf("x")))
 	h := testkit.MustLock(t, e.Mutex("x"))
 	cut.Wait(1)
-	wantBurned(t, e, 1)
+	wantInDoubt(t, e, 1)
 	testkit.MustUnlock(t, h)
 	// What a server does with bytes that sat in its socket buffer:
 	s.Do("EVALSHA", script.Acquire.SHA, "1", "x", "3600000", burnt)
@@ -90,8 +90,8 @@ func noting(owner *string, acquire faultproxy.Match) faultproxy.Match {
 	}
 }
 
-// wantBurned fails the test unless the engine has in doubt so many owners.
-func wantBurned(t testing.TB, e *engine.Engine, want uint64) {
+// wantInDoubt fails the test unless the engine has in doubt so many owners.
+func wantInDoubt(t testing.TB, e *engine.Engine, want uint64) {
 	t.Helper()
 	if n := e.Stats().InDoubt; n != want {
 		t.Fatalf("%d burned owners, want %d", n, want)

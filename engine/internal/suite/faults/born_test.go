@@ -24,14 +24,14 @@ func TestFuturesOfOneNameOnAFullLaneDoNotMeet(t *testing.T) {
 			both.Go(func() { futures[k] = m.LockAsync(testkit.Ctx(t)) })
 		}
 		both.Wait()
-		told := 0
+		notified := 0
 		for _, f := range futures {
 			if _, err := f.Result(); errors.Is(err, engine.ErrOverloaded) {
-				told++
+				notified++
 			}
 			f.Abandon()
 		}
-		if told == 0 {
+		if notified == 0 {
 			t.Fatalf("name %d: neither was told that the lane is full", i)
 		}
 	}

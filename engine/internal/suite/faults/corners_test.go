@@ -90,7 +90,7 @@ func TestRefusalOfOneCommandIsNotTheOutcomeOfOthers(t *testing.T) {
 
 // The bytes of an acquire arrive after an outage that was longer than anybody reckoned
 // with: its owner is still released.
-func TestBurnedOwnerIsRememberedThroughALongOutage(t *testing.T) {
+func TestInDoubtOwnerIsRememberedThroughALongOutage(t *testing.T) {
 	t.Parallel()
 	s, p, e := testkit.Behind(t, testkit.LeaseOf(500*time.Millisecond))
 	burnt := ""
@@ -101,7 +101,7 @@ func TestBurnedOwnerIsRememberedThroughALongOutage(t *testing.T) {
 	if _, err := f.Await(testkit.Ctx(t)); err == nil {
 		t.Fatal("acquired")
 	}
-	wantBurned(t, e, 1)
+	wantInDoubt(t, e, 1)
 	down := clock.System().Now()
 	testkit.Eventually(t, "two leases and more have passed, and all timers", func() bool { return clock.System().Now().Sub(down) > 5*time.Second })
 	p.Up()

@@ -106,7 +106,7 @@ func TestBlackHoledHoldEndsBeforeItsKeyCan(t *testing.T) {
 	})
 }
 
-func TestAcknowledgementAfterTheEndDoesNotBringAHoldBack(t *testing.T) {
+func TestAcknowledgementAfterTheEndDoesNotReviveAHold(t *testing.T) {
 	t.Parallel()
 	testkit.Steady(t, func(t testing.TB) {
 		s, p, e := testkit.Behind(t, short)

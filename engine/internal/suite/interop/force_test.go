@@ -13,17 +13,17 @@ import (
 // long is a lease that nobody waits for in a test.
 const long = time.Hour
 
-// crowd is the waiters for a lock that the other side takes away: one of each kind.
-type crowd struct {
+// group is the waiters for a lock that the other side takes away: one of each kind.
+type group struct {
 	java answer
 	pawl chan error
 	hold hold
 }
 
-// crowd has a thread of Java and another engine wait for the lock.
-func (x *subject) crowd(t testing.TB) *crowd {
+// group has a thread of Java and another engine wait for the lock.
+func (x *subject) group(t testing.TB) *group {
 	t.Helper()
-	c := &crowd{pawl: make(chan error, 1)}
+	c := &group{pawl: make(chan error, 1)}
 	e := x.stage.engine(t, x.stage.sites[0])
 	other := x.pawl([]*engine.Engine{e}, x.names)
 	c.java = x.whileItWaits(t, func() answer { return x.ask("waiter", "lock", long.Milliseconds()) })
@@ -41,7 +41,7 @@ func (x *subject) crowd(t testing.TB) *crowd {
 }
 
 // served expects that both get the lock, one after the other, long before a lease ends.
-func (x *subject) served(t testing.TB, c *crowd) {
+func (x *subject) served(t testing.TB, c *group) {
 	t.Helper()
 	forced := cputime.Now()
 	ctx := testkit.Ctx(t)
@@ -77,7 +77,7 @@ func TestJavaTakesALockFromPawl(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := y.crowd(t)
+		c := y.group(t)
 		if got := x.ask("b", "force").want(t); got != "true" {
 			t.Fatalf("Java's forceUnlock: %s", got)
 		}
@@ -120,7 +120,7 @@ func TestPawlTakesALockFromJava(t *testing.T) {
 			}
 		}
 		x.ask("a", "lock", long.Milliseconds()).want(t)
-		c := y.crowd(t)
+		c := y.group(t)
 		force()
 		y.served(t, c)
 

@@ -129,9 +129,9 @@ func (w *wait) enter(t testing.TB, thread string, d javaDoor) (leave []any) {
 }
 
 // left is the query that leaves. Java was told that, when it came in.
-func (d javaDoor) left(told string) []any {
-	if len(told) == 32 {
-		return append(slices.Clone(d.leave), told)
+func (d javaDoor) left(notified string) []any {
+	if len(notified) == 32 {
+		return append(slices.Clone(d.leave), notified)
 	}
 	return d.leave
 }
@@ -158,8 +158,8 @@ func (w *wait) toJava(t testing.TB) time.Duration {
 	if err := leave(ctx); err != nil {
 		t.Fatal(err)
 	}
-	_, through, told := waits.timed(t)
-	w.ask("waiter", w.javaWaits.left(told)).want(t)
+	_, through, notified := waits.timed(t)
+	w.ask("waiter", w.javaWaits.left(notified)).want(t)
 	return through.Sub(released)
 }
 

@@ -53,25 +53,25 @@ func TestAddPermitsWakesAWaiterThatNeedsTwo(t *testing.T) {
 		srv := on.server(t)
 		e, java := testkit.Open(t, srv.URL()), redisson{srv, javaA}
 		s := e.Semaphore("S")
-		ear := listen(t, srv, semaphoreChannel("S"))
+		listener := listen(t, srv, semaphoreChannel("S"))
 		wantSet(t, s, 0, true)
-		ear.hearsNothing(t)
+		listener.hearsNothing(t)
 		f := s.AcquireAsync(context.Background(), 2)
 		sleeps(t, e)
 		java.addPermits(t, "S", 1)
-		ear.hears(t, "1")
+		listener.hears(t, "1")
 		java.addPermits(t, "S", 1)
-		ear.hears(t, "2")
+		listener.hears(t, "2")
 		p, err := f.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		release(t, p)
-		ear.hears(t, "2")
+		listener.hears(t, "2")
 		if err := s.AddPermits(testkit.Ctx(t), 3); err != nil {
 			t.Fatal(err)
 		}
-		ear.hears(t, "5")
+		listener.hears(t, "5")
 		if !java.tryAcquire(t, "S", 5) {
 			t.Error("Redisson gets no permits")
 		}
@@ -164,7 +164,7 @@ func TestBlockingAcquire(t *testing.T) {
 		e, java := testkit.Open(t, srv.URL()), redisson{srv, javaA}
 		s := e.Semaphore("S")
 		wantSet(t, s, 5, true)
-		ear := listen(t, srv, semaphoreChannel("S"))
+		listener := listen(t, srv, semaphoreChannel("S"))
 		if !java.tryAcquire(t, "S", 5) {
 			t.Fatal("no permits")
 		}
@@ -175,13 +175,13 @@ func TestBlockingAcquire(t *testing.T) {
 		}
 		sleeps(t, e)
 		java.releasePermits(t, "S", 1)
-		ear.hears(t, "1")
+		listener.hears(t, "1")
 		first, err := one.Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		java.releasePermits(t, "S", 3)
-		ear.hears(t, "3")
+		listener.hears(t, "3")
 		if _, err := four.Result(); err != engine.ErrPending {
 			t.Error(err)
 		}
@@ -335,11 +335,11 @@ func TestOneMessageOpensTheLatchForAll(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
 		e := testkit.Open(t, srv.URL())
-		l, ear := e.Latch("C"), listen(t, srv, latchChannel("C"))
+		l, listener := e.Latch("C"), listen(t, srv, latchChannel("C"))
 		if set, err := l.TrySetCount(testkit.Ctx(t), 2); !set || err != nil {
 			t.Fatal(set, err)
 		}
-		ear.hears(t, "1")
+		listener.hears(t, "1")
 		var futures []*engine.Future[struct{}]
 		for range 5 {
 			futures = append(futures, l.AwaitAsync(context.Background()))
@@ -350,11 +350,11 @@ func TestOneMessageOpensTheLatchForAll(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		ear.hears(t, "0") // once: not below zero
+		listener.hears(t, "0") // once: not below zero
 		if _, err := engine.AwaitAll(testkit.Ctx(t), futures...); err != nil {
 			t.Fatal(err)
 		}
-		ear.hearsNothing(t)
+		listener.hearsNothing(t)
 	})
 }
 

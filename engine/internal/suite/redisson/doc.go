@@ -29,7 +29,7 @@
 //	T6 a 0 wakes one thread, a 1 all readers
 //	    engine/internal/suite/redisson/traps_test.go:TestMessagesOfAReadWriteLock
 //	T7 a script that is sent again counts twice
-//	    engine/internal/suite/faults/acquire_test.go:TestAcquireWhoseReplyIsCutIsBurnedAndTheLockTakenAfresh
+//	    engine/internal/suite/faults/acquire_test.go:TestAcquireWhoseReplyIsCutIsInDoubtAndTheLockTakenAfresh
 //	    engine/internal/suite/faults/release_test.go:TestUnlockWhoseReplyIsCutReleasesOnce
 //	    engine/internal/suite/counters/history_test.go:TestNoPermitIsLostOrMade
 //	    engine/internal/suite/counters/history_test.go:TestEveryCountDownCountsOnce
@@ -42,7 +42,7 @@
 //	    engine/internal/suite/kinds/kinds_test.go:TestEngine_NameOfAnotherKind_IsRefused
 //	    engine/internal/suite/rw/rw_test.go:TestRWMutex_NameOfAMutex_IsRefused
 //	    engine/internal/script/script_test.go:TestEveryScriptRefusesAForeignTypeWithoutTouchingIt
-//	    engine/internal/script/counter_test.go:TestTallyOfWhatIsNoCount
+//	    engine/internal/script/counter_test.go:TestCounterOfWhatIsNoCount
 //	T11 every waiter of a spin lock polls
 //	    engine/internal/suite/redisson/traps_test.go:TestSpinWaitersOfAnEngineAskAsOne
 //	T12 a lease of less than a millisecond
@@ -85,7 +85,7 @@
 //	    engine/internal/suite/faults/garbage_test.go:TestLock_ScriptAnsweredWithGarbage_IsAnError
 //	    resp/wire/codec_test.go:TestDecode_NotRESP2_IsRefused
 //	T24 a count that is no number
-//	    engine/internal/script/counter_test.go:TestTallyOfWhatIsNoCount
+//	    engine/internal/script/counter_test.go:TestCounterOfWhatIsNoCount
 //	    engine/internal/suite/fenced/fenced_test.go:TestFencedMutex_CounterOfAnotherType_IsAnError
 //	T25 databases share channels
 //	    engine/internal/suite/redisson/wire_test.go:TestDatabasesShareChannelsAndNotKeys
@@ -127,7 +127,7 @@
 //	T37 renewals of a name that is locked again and again
 //	    engine/internal/suite/redisson/renewals_test.go:TestChurnAddsNoRenewals
 //	T38 threads that queue for a few milliseconds only
-//	    engine/internal/script/fair_test.go:TestOneWhoseTimeIsOverIsTold
+//	    engine/internal/script/fair_test.go:TestOneWhoseTimeIsOverIsReported
 //	    engine/internal/suite/interop/fair_test.go:TestAThreadWhosePlaceIsOverDoesNotSleepThroughARelease
 //	    engine/internal/suite/fair/fair_test.go:TestFairMutex_LockHeldForLong_WaiterKeepsItsPlace
 //	T39 channels of a slot that moves

@@ -199,7 +199,7 @@ func TestATimedTryOfAFairLockLeavesNoResidue(t *testing.T) {
 }
 
 // Each waiting owner has the channel that Redisson gives it, and only the head is told.
-func TestOnlyTheHeadOfAFairQueueIsTold(t *testing.T) {
+func TestOnlyTheHeadOfAFairQueueIsReported(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		e := testkit.Open(t, s.URL())
@@ -210,27 +210,27 @@ func TestOnlyTheHeadOfAFairQueueIsTold(t *testing.T) {
 		second := e.FairMutex("F").LockAsync(ctx)
 		fairQueued(t, s, 2)
 		owners := s.Do("LRANGE", fairQueue, "0", "-1").([]any)
-		var ears []*ear
+		var listeners []*listener
 		for _, o := range owners {
 			if !strings.Contains(o.(string), ":") {
 				t.Errorf("owner %s", o)
 			}
-			ears = append(ears, listen(t, s, javaChannel("F")+":"+o.(string)))
+			listeners = append(listeners, listen(t, s, javaChannel("F")+":"+o.(string)))
 		}
 		testkit.MustUnlock(t, h)
-		ears[0].hears(t, "0")
+		listeners[0].hears(t, "0")
 		h, err := waits[0].Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ears[1].hearsNothing(t)
+		listeners[1].hearsNothing(t)
 		cancel()
 		if _, err := second.Await(testkit.Ctx(t)); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		fairQueued(t, s, 0)
 		testkit.MustUnlock(t, h)
-		for _, x := range ears {
+		for _, x := range listeners {
 			x.conn.Close()
 		}
 		testkit.Clean(t, s, e)
@@ -275,10 +275,10 @@ func TestAbandonedHeadsOfAFairQueueAreTakenOutByTime(t *testing.T) {
 		e, other := testkit.Open(t, s.URL(), of), testkit.Open(t, s.URL(), of)
 		h := testkit.MustLock(t, e.FairMutex("F"), engine.Lease(time.Second))
 		now := time.Now()
-		var ears []*ear
+		var listeners []*listener
 		for i := range 3 {
 			owner := fmt.Sprintf("11111111-2222-4333-8444-555555555555:%d", i)
-			ears = append(ears, listen(t, s, javaChannel("F")+":"+owner)) // heard, but it never asks
+			listeners = append(listeners, listen(t, s, javaChannel("F")+":"+owner)) // heard, but it never asks
 			s.Do("RPUSH", fairQueue, owner)
 			s.Do("ZADD", fairTimeout, fmt.Sprint(now.Add(time.Duration(i+2)*time.Second).UnixMilli()), owner)
 		}
@@ -293,7 +293,7 @@ func TestAbandonedHeadsOfAFairQueueAreTakenOutByTime(t *testing.T) {
 			t.Errorf("served after %v, and the last before it was waited for until 4s", d)
 		}
 		testkit.MustUnlock(t, h)
-		for _, x := range ears {
+		for _, x := range listeners {
 			x.conn.Close()
 		}
 		testkit.Clean(t, s, e, other)

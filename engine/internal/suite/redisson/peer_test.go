@@ -113,16 +113,16 @@ func (j redisson) mustUnlock(t testing.TB, name string, thread int, want any) {
 	}
 }
 
-// ear listens to one channel with bytes of its own, so that the test judges what is
+// listener listens to one channel with bytes of its own, so that the test judges what is
 // on the wire.
-type ear struct {
+type listener struct {
 	conn    net.Conn
 	r       *bufio.Reader
 	channel string
 	message string // what a message begins with
 }
 
-func listen(t testing.TB, s *redistest.Server, channel string) *ear {
+func listen(t testing.TB, s *redistest.Server, channel string) *listener {
 	t.Helper()
 	conn, err := net.Dial("unix", s.Socket())
 	if err != nil {
@@ -132,14 +132,14 @@ func listen(t testing.TB, s *redistest.Server, channel string) *ear {
 	if err := conn.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
 		t.Fatal(err)
 	}
-	e := &ear{conn: conn, r: bufio.NewReader(conn), channel: channel, message: verb(s, "message")}
+	e := &listener{conn: conn, r: bufio.NewReader(conn), channel: channel, message: verb(s, "message")}
 	subscribe := verb(s, "subscribe")
 	e.say(t, subscribe, channel)
 	e.expect(t, fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:1\r\n", len(subscribe), subscribe, len(channel), channel))
 	return e
 }
 
-func (e *ear) say(t testing.TB, verb, word string) {
+func (e *listener) say(t testing.TB, verb, word string) {
 	t.Helper()
 	if _, err := fmt.Fprintf(e.conn, "*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(verb), verb, len(word), word); err != nil {
 		t.Fatal(err)
@@ -147,20 +147,20 @@ func (e *ear) say(t testing.TB, verb, word string) {
 }
 
 // hears expects a message as the next thing on the channel.
-func (e *ear) hears(t testing.TB, message string) {
+func (e *listener) hears(t testing.TB, message string) {
 	t.Helper()
 	e.expect(t, fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(e.message), e.message, len(e.channel), e.channel, len(message), message))
 }
 
 // hearsNothing expects that nothing was sent up to now: the answer to a ping comes
 // next.
-func (e *ear) hearsNothing(t testing.TB) {
+func (e *listener) hearsNothing(t testing.TB) {
 	t.Helper()
 	e.say(t, "PING", "now")
 	e.expect(t, "*2\r\n$4\r\npong\r\n$3\r\nnow\r\n")
 }
 
-func (e *ear) expect(t testing.TB, want string) {
+func (e *listener) expect(t testing.TB, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
 	n, err := io.ReadFull(e.r, got)

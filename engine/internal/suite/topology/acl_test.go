@@ -130,7 +130,7 @@ func everyOperation(t *testing.T, s *redistest.Server, url string) {
 	testkit.Eventually(t, "the waiter is unsubscribed", func() bool { return waiter.Stats().Channels == 0 })
 }
 
-func TestWithoutTheRightToTheChannelALockIsReleasedAndAWaiterIsToldWhatToDo(t *testing.T) {
+func TestWithoutTheRightToTheChannelALockIsReleasedAndAWaiterLearnsWhatToDo(t *testing.T) {
 	t.Parallel()
 	s := testkit.Server(t)
 	setUser(t, s, documentedACL(t), "")
@@ -159,9 +159,9 @@ func TestForceUnlockWithoutTheRightToTheChannelSaysThatTheLockIsFree(t *testing.
 	t.Parallel()
 	s := testkit.Server(t)
 	setUser(t, s, documentedACL(t), "")
-	told := make(logLines, 64)
+	notified := make(logLines, 64)
 	holder := testkit.Open(t, s.URL())
-	e := testkit.Open(t, "redis://pawl:secret@"+s.Addr(), func(c *engine.Config) { c.Logger = slog.New(slog.NewTextHandler(told, nil)) })
+	e := testkit.Open(t, "redis://pawl:secret@"+s.Addr(), func(c *engine.Config) { c.Logger = slog.New(slog.NewTextHandler(notified, nil)) })
 	testkit.MustLock(t, holder.Mutex("orders:1"))
 	if was, err := e.Mutex("orders:1").ForceUnlock(testkit.Ctx(t)); !was || err != nil {
 		t.Errorf("ForceUnlock: %v, %v", was, err)
@@ -169,7 +169,7 @@ func TestForceUnlockWithoutTheRightToTheChannelSaysThatTheLockIsFree(t *testing.
 	if left := testkit.Fields(t, s, "orders:1"); len(left) != 0 {
 		t.Errorf("left on the server: %v", left)
 	}
-	for !strings.Contains(testkit.Receive(t, told), "may not publish") {
+	for !strings.Contains(testkit.Receive(t, notified), "may not publish") {
 	}
 }
 

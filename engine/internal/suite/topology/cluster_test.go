@@ -15,10 +15,10 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-// crowd holds locks and waits for others while a deployment is in trouble: holders
+// group holds locks and waits for others while a deployment is in trouble: holders
 // that keep theirs and renew them all the time, and pairs of engines that hand names to
 // and fro. Those inside a name are counted, so two at a time are seen.
-type crowd struct {
+type group struct {
 	t          testing.TB
 	keepers    []*engine.Engine
 	contenders []*engine.Engine
@@ -43,9 +43,9 @@ const (
 	contendedLease = 8 * time.Second
 )
 
-func gather(t testing.TB, at *testkit.Site) *crowd {
+func gather(t testing.TB, at *testkit.Site) *group {
 	t.Helper()
-	c := &crowd{t: t, stop: make(chan struct{}), inside: make([]atomic.Pointer[engine.Hold], contended), passed: make([]atomic.Int64, contended)}
+	c := &group{t: t, stop: make(chan struct{}), inside: make([]atomic.Pointer[engine.Hold], contended), passed: make([]atomic.Int64, contended)}
 	for range 2 {
 		// The servers of a busy machine may take long to replace one of theirs.
 		c.keepers = append(c.keepers, at.Open(t, testkit.LeaseOf(5*time.Minute)))
@@ -81,7 +81,7 @@ func gather(t testing.TB, at *testkit.Site) *crowd {
 }
 
 // renew renews all that is held, again and again.
-func (c *crowd) renew() {
+func (c *group) renew() {
 	tick := time.NewTicker(1500 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -97,7 +97,7 @@ func (c *crowd) renew() {
 }
 
 // renewed waits until all are renewed twice more.
-func (c *crowd) renewed(what string) {
+func (c *group) renewed(what string) {
 	c.t.Helper()
 	sum := func() (n uint64) {
 		for _, e := range c.keepers {
@@ -109,7 +109,7 @@ func (c *crowd) renewed(what string) {
 	testkit.Eventually(c.t, what, func() bool { return sum() >= before+2*manyHeld })
 }
 
-func (c *crowd) contend(e *engine.Engine, i int) {
+func (c *group) contend(e *engine.Engine, i int) {
 	m := e.Mutex(fmt.Sprint("contended/", i))
 	for {
 		select {
@@ -162,13 +162,13 @@ func (c *crowd) contend(e *engine.Engine, i int) {
 }
 
 // goesOn waits until n more have passed each of the names, and says how long that took.
-func (c *crowd) goesOn(what string, n int64, names ...int) {
+func (c *group) goesOn(what string, n int64, names ...int) {
 	c.t.Helper()
 	c.goesOnSince(time.Now(), what, n, names...)
 }
 
 // goesOnSince is goesOn for something that began before.
-func (c *crowd) goesOnSince(start time.Time, what string, n int64, names ...int) {
+func (c *group) goesOnSince(start time.Time, what string, n int64, names ...int) {
 	c.t.Helper()
 	if len(names) == 0 {
 		for i := range c.passed {
@@ -197,7 +197,7 @@ func (c *crowd) goesOnSince(start time.Time, what string, n int64, names ...int)
 
 // exclusive fails the test if anybody was inside with another, here or by the server's
 // own record, or lost a lock within its moment.
-func (c *crowd) exclusive() {
+func (c *group) exclusive() {
 	c.t.Helper()
 	if c.double.Load()+c.stolen.Load()+c.lost.Load() != 0 {
 		c.t.Errorf("%d were inside with another, %d while the server had another, %d lost", c.double.Load(), c.stolen.Load(), c.lost.Load())
@@ -205,7 +205,7 @@ func (c *crowd) exclusive() {
 }
 
 // end stops the contenders and returns when they have gone.
-func (c *crowd) end() {
+func (c *group) end() {
 	select {
 	case <-c.stop:
 	default:
@@ -215,7 +215,7 @@ func (c *crowd) end() {
 }
 
 // keeps fails the test if one of the held locks is lost here, or not on the server.
-func (c *crowd) keeps(do func(key string, words ...string) any) {
+func (c *group) keeps(do func(key string, words ...string) any) {
 	c.t.Helper()
 	for _, h := range c.held {
 		if err := h.Err(); err != nil {
@@ -231,7 +231,7 @@ func (c *crowd) keeps(do func(key string, words ...string) any) {
 	}
 }
 
-func (c *crowd) unlockAll() {
+func (c *group) unlockAll() {
 	c.t.Helper()
 	var going []*engine.Future[struct{}]
 	for _, h := range c.held {

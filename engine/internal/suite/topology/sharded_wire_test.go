@@ -61,9 +61,9 @@ func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 			channel := "redisson_lock__channel:{" + name + "}"
 			node := cluster.Owner(cluster.Slot(name))
 			e := testkit.Open(t, at.URL+"?sharded_pubsub="+mode)
-			ear := listening(t, node.Addr(), verb, channel)
+			listener := listening(t, node.Addr(), verb, channel)
 			testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex(name)))
-			hears(t, ear, map[string]string{"SSUBSCRIBE": "smessage", "SUBSCRIBE": "message"}[verb])
+			hears(t, listener, map[string]string{"SSUBSCRIBE": "smessage", "SUBSCRIBE": "message"}[verb])
 			// And the other way: a holder that is not Pawl goes.
 			at.Do(name, "HSET", name, "stranger:1", "1")
 			at.Do(name, "PEXPIRE", name, "3600000")

@@ -15,7 +15,7 @@ import (
 
 // When one of the locks is granted to another, Done is closed and no context of the
 // Hold is alive, however it ended.
-func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
+func TestMultiHoldIsReportedBeforeOthersGetALock(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		opts []engine.Option

@@ -11,19 +11,19 @@ import (
 
 // An acquire that was sent and not answered burns its owner. The release of that owner and the
 // next try are one command.
-func TestABurnedOwnerIsReleasedByTheNextTry(t *testing.T) {
+func TestAnInDoubtOwnerIsReleasedByTheNextTry(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r := l.name()
 	c := l.ask(r, false)
-	burned := r.Cmd.ID
+	inDoubt := r.Cmd.ID
 	l.reply(r, Outcome{Result: Unknown})
 	l.is(r, Acquiring)
-	if r.Cmd.Batch == nil || !slices.Equal(r.Cmd.Batch.IDs, []int64{burned}) || r.Cmd.ID == burned || r.Cmd.Server != 1 {
+	if r.Cmd.Batch == nil || !slices.Equal(r.Cmd.Batch.IDs, []int64{inDoubt}) || r.Cmd.ID == inDoubt || r.Cmd.Server != 1 {
 		t.Fatalf("%+v", r.Cmd)
 	}
 	l.reply(r, Outcome{BatchReplies: []Reply{NotOwner}})
-	if c.hold == nil || !slices.Equal(l.released, []int64{burned}) {
+	if c.hold == nil || !slices.Equal(l.released, []int64{inDoubt}) {
 		t.Errorf("%+v, released %v", c, l.released)
 	}
 	// Its bytes may be executed yet: it is released again, in a second.
@@ -67,10 +67,10 @@ func TestATryMayFailAndWhatItTookAlongBeSettled(t *testing.T) {
 	t.Parallel()
 	why := errors.New("refused")
 	for name, x := range map[string]struct {
-		o     Outcome
-		debts int // that are due afterwards
-		next  CommandKind
-		fails bool
+		o             Outcome
+		compensations int // that are due afterwards
+		next          CommandKind
+		fails         bool
 	}{
 		"held":              {Outcome{Reply: HeldByOther, TTL: time.Second, BatchReplies: []Reply{OK}}, 0, NoCommand, false},
 		"no right to take":  {Outcome{Result: Refused, Err: why, BatchReplies: []Reply{OK}}, 1, Compensating, true}, // what was taken
@@ -94,13 +94,13 @@ func TestATryMayFailAndWhatItTookAlongBeSettled(t *testing.T) {
 				due++
 			}
 		}
-		if due != x.debts || r.Cmd.Action != x.next || (c.err != nil) != x.fails {
+		if due != x.compensations || r.Cmd.Action != x.next || (c.err != nil) != x.fails {
 			t.Errorf("%s: %d debts are due, command %d, %v", name, due, r.Cmd.Action, c.err)
 		}
 	}
 }
 
-func TestDebtsOfANameAreSettledTogether(t *testing.T) {
+func TestCompensationsOfANameAreSettledTogether(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r := l.name()
@@ -134,13 +134,13 @@ func TestDebtsOfANameAreSettledTogether(t *testing.T) {
 func TestWhatIsUnlikeIsNotSettledTogether(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
-		ask  func(*Request)
-		owed func(*Compensation)
+		ask     func(*Request)
+		pending func(*Compensation)
 	}{
 		"replicas":            {ask: func(a *Request) { a.Acks, a.AcksGiven = 1, true }},
 		"a kind of the try":   {ask: func(a *Request) { a.Kind = 1 }},
-		"a kind of the debts": {owed: func(d *Compensation) { d.kind = 1 }},
-		"a MinHold":           {owed: func(d *Compensation) { d.minEnd = 1 }},
+		"a kind of the debts": {pending: func(d *Compensation) { d.kind = 1 }},
+		"a MinHold":           {pending: func(d *Compensation) { d.minEnd = 1 }},
 	} {
 		l := newLab(t)
 		r := l.name()
@@ -151,13 +151,13 @@ func TestWhatIsUnlikeIsNotSettledTogether(t *testing.T) {
 		}
 		for id := int64(101); id <= 102; id++ {
 			d := r.compensate(id, 0, certain, time.Second, l.now.Add(time.Second))
-			if x.owed != nil && id == 102 {
-				x.owed(d)
+			if x.pending != nil && id == 102 {
+				x.pending(d)
 			}
 		}
 		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		l.is(r, Compensating)
-		if together := r.Cmd.Batch != nil; together != (x.owed == nil) {
+		if together := r.Cmd.Batch != nil; together != (x.pending == nil) {
 			t.Errorf("%s: the debts together: %v", name, together)
 		}
 	}
@@ -184,17 +184,17 @@ func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
 }
 
 // A TryLock would be refused because of a compensation that is left.
-func TestATryIsTakenAlongOnlyByAllDebts(t *testing.T) {
+func TestATryIsTakenAlongOnlyByAllCompensations(t *testing.T) {
 	t.Parallel()
-	for debts, want := range map[int]CommandKind{maxBatch - 1: Acquiring, maxBatch: Compensating} {
+	for compensations, want := range map[int]CommandKind{maxBatch - 1: Acquiring, maxBatch: Compensating} {
 		l := newLab(t)
 		r := l.name()
-		for id := range debts {
+		for id := range compensations {
 			r.compensate(int64(101+id), 0, certain, time.Second, l.now.Add(time.Second))
 		}
 		l.ask(r, true)
 		if r.Cmd.Action != want || len(r.Cmd.Batch.IDs) != maxBatch-1 {
-			t.Errorf("%d debts: command %d settles %d more", debts, r.Cmd.Action, len(r.Cmd.Batch.IDs))
+			t.Errorf("%d debts: command %d settles %d more", compensations, r.Cmd.Action, len(r.Cmd.Batch.IDs))
 		}
 	}
 }
@@ -368,10 +368,10 @@ func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
 	t.Parallel()
 	why := errors.New("no")
 	for what, x := range map[string]struct {
-		answer Outcome
-		burned bool // the next owner is given back first
-		asked  bool // the release may find nothing
-		fails  bool // the next one
+		answer  Outcome
+		inDoubt bool // the next owner is given back first
+		asked   bool // the release may find nothing
+		fails   bool // the next one
 	}{
 		"no answer":        {Outcome{Result: Unknown, Err: why}, true, true, false},
 		"no right":         {Outcome{Result: Refused, Err: why}, true, true, true},
@@ -398,7 +398,7 @@ func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
 			case Disconnected:
 				l.does(func(rd *Ready) { r.Reconnected(nil, rd) })
 			}
-			if x.burned {
+			if x.inDoubt {
 				if l.is(r, Compensating); r.Cmd.ID != next {
 					t.Errorf("%s: %d is given back, want %d", what, r.Cmd.ID, next)
 				}

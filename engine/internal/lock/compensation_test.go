@@ -6,7 +6,7 @@ import (
 )
 
 // What the timer of a compensation does, and when.
-func TestTimerOfADebt(t *testing.T) {
+func TestTimerOfACompensation(t *testing.T) {
 	t.Parallel()
 	const lease = time.Hour
 	for name, c := range map[string]struct {
@@ -60,7 +60,7 @@ func TestTimerOfADebt(t *testing.T) {
 
 // The server has said that it does not have the owner, so there is nothing to release. Waiters elsewhere
 // ask by themselves: see LongestSleep.
-func TestHold_GoneOnServer_LeavesNoCompensation(t *testing.T) {
+func TestHold_RemovedOnServer_LeavesNoCompensation(t *testing.T) {
 	t.Parallel()
 	for _, why := range []Loss{RemovedOnServer, KeyOverwritten} {
 		l := newLab(t)

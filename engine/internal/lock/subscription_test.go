@@ -39,7 +39,7 @@ func TestHold_OfAMonth_IsLookedAt(t *testing.T) {
 }
 
 // A compensation whose time is over does not keep a closing engine.
-func TestDebt_WhoseTimeIsOver_DoesNotKeepAClosingEngine(t *testing.T) {
+func TestCompensation_WhoseTimeIsOver_DoesNotKeepAClosingEngine(t *testing.T) {
 	t.Parallel()
 	for _, lease := range []time.Duration{30 * time.Second, time.Hour} {
 		l := newLab(t)

@@ -9,15 +9,15 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// crowd is contenders of processes of their own, far from their servers.
-type crowd struct {
+// group is contenders of processes of their own, far from their servers.
+type group struct {
 	*world
 	trip time.Duration // there and back, in the mean
 }
 
-// newCrowd has others keep the lock at some servers for ever, and others hang.
-func newCrowd(t testing.TB, seed uint64, servers, contenders int, trip time.Duration, kept, hung []int) crowd {
-	w := crowd{world: &world{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 0)), now: clock.Instant(time.Hour), lease: 30 * time.Second}, trip: trip}
+// newGroup has others keep the lock at some servers for ever, and others hang.
+func newGroup(t testing.TB, seed uint64, servers, contenders int, trip time.Duration, kept, hung []int) group {
+	w := group{world: &world{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 0)), now: clock.Instant(time.Hour), lease: 30 * time.Second}, trip: trip}
 	w.quiet, w.short = true, true
 	for i := range servers {
 		s := &server{world: w.world, id: i, far: trip / 3} // each way is up to twice as long
@@ -38,7 +38,7 @@ func newCrowd(t testing.TB, seed uint64, servers, contenders int, trip time.Dura
 }
 
 // free returns for how many round trips the lock is free between two owners, each time.
-func (w crowd) free(d time.Duration) (trips []float64) {
+func (w group) free(d time.Duration) (trips []float64) {
 	w.t.Helper()
 	var released clock.Instant
 	held := false
@@ -62,7 +62,7 @@ func (w crowd) free(d time.Duration) (trips []float64) {
 // Twelve contenders: the lock is free for a few round trips between two owners. Beside somebody who keeps a
 // minority for ever, or with servers that hang, all of the others may be needed. Near servers are waited for in
 // vain for many round trips, so there the mean counts in time.
-func TestModel_Crowd_IsFreeForAFewRoundTrips(t *testing.T) {
+func TestModel_Group_IsFreeForAFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		servers    int
@@ -90,7 +90,7 @@ func TestModel_Crowd_IsFreeForAFewRoundTrips(t *testing.T) {
 			seed = rand.Uint64()
 		}
 		measure := func(trip, d time.Duration) (median, mean float64) {
-			trips := newCrowd(t, seed, c.servers, 12, trip, c.kept, c.hung).free(d)
+			trips := newGroup(t, seed, c.servers, 12, trip, c.kept, c.hung).free(d)
 			slices.Sort(trips)
 			for _, one := range trips {
 				mean += one / float64(len(trips))
