@@ -7,16 +7,16 @@
 // It returns a Ready, which the caller takes after the lock, and most of which it reports with another
 // call:
 //
-//	what happens                    is called    and leaves one of
-//	it begins                       Start        CheckServers, Try
-//	a look at the servers           ServersChecked       Try, GiveBack
-//	a result                        OnResult         Nothing, Decide
-//	Decide                          Decide       CheckServers, Bind, GiveBack, Fail
-//	all were given back             GivenBack    Pause, Fail
-//	the pause is over               PauseOver    Wait, Nothing
-//	the holds are bound together    Bound        nothing
-//	one of them had ended           Lost         GiveBack, Fail
-//	context, Wait, Abandon, Close   Cancel       CancelTries, Fail, Nothing
+//	what happens                    is called       and leaves one of
+//	it begins                       Start           CheckServers, Try
+//	a look at the servers           ServersChecked  Try, GiveBack
+//	a result                        OnResult        Nothing, Decide
+//	Decide                          Decide          CheckServers, Bind, GiveBack, Fail
+//	all were given back             GivenBack       Pause, Fail
+//	the pause is over               PauseOver       Wait, Nothing
+//	the holds are bound together    Bound           nothing
+//	one of them had ended           Lost            GiveBack, Fail
+//	context, Wait, Abandon, Close   Cancel          CancelTries, Fail, Nothing
 //
 // The engine owns the impure parts: the lock, the timers, the acquisitions and the holds,
 // goroutines for long steps, and the error that the caller sees. See engine/multilock_acquire.go.

@@ -141,7 +141,7 @@ var mutants = []mutant{
 	// Close and Shutdown.
 	{"engine.go", "\te.pending.close()\n\te.table.StopWaiting()\n\tif !e", "\tif !e", "Shutdown fails waiters"},
 	{"engine.go", "\te.table.Shut()\n", "", "Shutdown refuses what is new"},
-	{"engine.go", "\tif !e.table.AwaitEmpty(ctx.Done()) {", "\tif e.table.Resources() > 0 {", "Shutdown waits for holders"},
+	{"engine.go", "\tif !e.table.AwaitEmpty(ctx.Done()) {", "\tif e.table.Entries() > 0 {", "Shutdown waits for holders"},
 	{"engine.go", "\te.table.EndHolds()\n", "", "Close ends holds, and releases their locks"},
 	{"engine.go", "\tcase refused != nil:\n\t\treturn lockerr.Wrap(ErrOutcomeUnknown, errNotReleased, refused)\n", "", "Close says that a release was denied"},
 	{"internal/driver/closing.go", "\tif !t.Closing() {\n\t\treturn\n\t}\n\twhy", "\twhy", "Close says what was denied since it began"},
@@ -163,7 +163,7 @@ var mutants = []mutant{
 	{"internal/counter/counter.go", "\tif c.tooOld(t.Port.Now()) {\n", "\tif c.doubt {\n", "a doubt is repeated before it is given up"},
 	{"internal/driver/counter.go", "\tif rd.Disconnected != nil {\n", "\tif false {\n", "a count that could not send goes on later"},
 	{"internal/counter/op.go", "op.taken && op.Kind != Acquire && !op.reads()", "op.taken && op.Kind != Acquire && op.Kind != Add && !op.reads()", "who gives an AddPermits up that is out is told that nobody knows"},
-	{"counters.go", "what: counter.Drain,", "what: counter.Look,", "Drain takes what it says"},
+	{"counters.go", "what: counter.Drain,", "what: counter.Get,", "Drain takes what it says"},
 	{"internal/counter/reply.go", "\t\t\top.end(answer, nil, rd)\n", "\t\t\top.end(1, nil, rd)\n", "Drain, SetPermits and Available say what the server has answered"},
 	{"internal/driver/counter.go", "r != nil && r.InUse() || s.groups", "r != nil && false || s.groups", "the name of a lock that is held is no semaphore"},
 	{"internal/driver/counter.go", "r.InUse() || s.groups[k.Name] != nil {", "r.InUse() {", "nor is that of a lock that is read, or of permits"},
