@@ -226,9 +226,9 @@ func TestWordComplaints_PrivateWords_AreFound(t *testing.T) {
 		{"resp/a.go", "package p\nfunc f() { for _, scout := range x {} }", "scout"},
 		{"resp/a.go", "package p\nfunc f() { other.Told() }", ""}, // declared elsewhere
 		{"resp/told_test.go", "package p", "told_test"},
-		{"resp/tally/a.go", "package counter", "tally"},
-		{"resp/world/a.go", "package env", "package env: say env"},
-		{"resp/world/a_test.go", "package world_test", "package env: say env"},
+		{"resp/tally/a.go", "package tally", "tally"},
+		{"resp/world/a.go", "package world", "package world: say env"},
+		{"resp/world/a_test.go", "package world_test", "package world: say env"},
 		{"resp/a.go", "package p\nvar world int", ""}, // of packages only
 		{"resp/a.go", "package", "expected"},
 	} {

@@ -17,13 +17,13 @@ import (
 
 // far are servers whose answers take a round trip.
 type far struct {
-	t       *testing.T
+	t       testing.TB
 	trip    time.Duration
 	servers []*redistest.Server // in the order of the proxies' addresses
 	proxies []*faultproxy.Proxy
 }
 
-func farServers(t *testing.T, n int, trip time.Duration) *far {
+func farServers(t testing.TB, n int, trip time.Duration) *far {
 	f := &far{t: t, trip: trip}
 	behind := make(map[*faultproxy.Proxy]*redistest.Server)
 	for range n {
@@ -112,35 +112,37 @@ func TestRedLock_Contended_IsFreeForAFewRoundTrips(t *testing.T) {
 	const processes = 12
 	for what, c := range map[string]struct {
 		most    float64 // round trips, in the median
-		prepare func(t *testing.T, f *far)
+		prepare func(t testing.TB, f *far)
 	}{
-		"all answer": {8, func(*testing.T, *far) {}},
-		"the first server hangs": {12, func(t *testing.T, f *far) {
+		"all answer": {8, func(testing.TB, *far) {}},
+		"the first server hangs": {12, func(t testing.TB, f *far) {
 			f.servers[0].Stop()
 			t.Cleanup(func() { _ = f.servers[0].Process.Cont() })
 		}},
-		"the first server is kept": {10, func(t *testing.T, f *far) {
+		"the first server is kept": {10, func(t testing.TB, f *far) {
 			testkit.MustLock(t, testkit.Open(t, f.servers[0].URL()).Mutex("x"))
 		}},
 	} {
 		for _, servers := range []int{3, 5} {
 			t.Run(fmt.Sprint(what, ", ", servers, " servers"), func(t *testing.T) {
 				t.Parallel()
-				f := farServers(t, servers, 200*time.Millisecond)
-				free := f.contend(processes, 10*time.Second, func() { c.prepare(t, f) })
-				if len(free) == 0 {
-					t.Fatal("nobody got it after another")
-				}
-				sum := time.Duration(0)
-				for _, d := range free {
-					sum += d
-				}
-				trips := func(d time.Duration) float64 { return float64(d) / float64(f.trip) }
-				median := trips(free[len(free)/2])
-				t.Logf("%d times free, for %.1f round trips in the median, %.1f in the mean, %.1f at most", len(free), median, trips(sum)/float64(len(free)), trips(free[len(free)-1]))
-				if median > c.most {
-					t.Errorf("free for %.1f round trips in the median", median)
-				}
+				testkit.Steady(t, func(t testing.TB) {
+					f := farServers(t, servers, 200*time.Millisecond)
+					free := f.contend(processes, 10*time.Second, func() { c.prepare(t, f) })
+					if len(free) == 0 {
+						t.Fatal("nobody got it after another")
+					}
+					sum := time.Duration(0)
+					for _, d := range free {
+						sum += d
+					}
+					trips := func(d time.Duration) float64 { return float64(d) / float64(f.trip) }
+					median := trips(free[len(free)/2])
+					t.Logf("%d times free, for %.1f round trips in the median, %.1f in the mean, %.1f at most", len(free), median, trips(sum)/float64(len(free)), trips(free[len(free)-1]))
+					if median > c.most {
+						t.Errorf("free for %.1f round trips in the median", median)
+					}
+				})
 			})
 		}
 	}
