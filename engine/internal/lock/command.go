@@ -22,7 +22,7 @@ const (
 )
 
 // Command is the one command of an entry that is in flight. From when it is sent until it
-// is Replied to, the fields that are encoded do not change. Its pointers to waiters are
+// is answered, the fields that are encoded do not change. Its pointers to waiters are
 // cleared, under the shard's lock, when these stop waiting.
 type Command struct {
 	Action     CommandKind
@@ -35,7 +35,7 @@ type Command struct {
 	ID         int64
 	Lease      time.Duration // the lease; unlocking, settling: what a MinHold has left, if > 0
 
-	// BatchReplies has what the same command releases, before it acquires. See compensation_batch.go.
+	// Batch has what the same command releases, before it acquires. See compensation_batch.go.
 	Batch *Batch
 
 	req          *Request
@@ -181,7 +181,7 @@ type Outcome struct {
 	TTL          time.Duration // negative: the key has no expiry
 	Holder       []byte        // of an acquire that was refused: by whom, if that is known; not to be kept
 	Token        int64         // of an acquire: the fencing token, if the kind has one
-	BatchReplies []Reply       // to each release of Command.BatchReplies, if the server has answered them
+	BatchReplies []Reply       // to each release of Command.Batch, if the server has answered them
 	Err          error         // what the server or the connection said, if anything
 	Sent, Now    clock.Instant
 	Ack          Ack // nil: no replicas were asked

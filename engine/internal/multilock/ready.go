@@ -38,7 +38,7 @@ const (
 	Pause
 	// Bind the holds together; then Bound or Lost.
 	Bind
-	// CancelTries what is asked for. The results still come to OnResult.
+	// CancelTries: cancel what is asked for. The results still come to OnResult.
 	CancelTries
 	// Fail: give back all that are held, and tell the caller. It is over.
 	Fail
