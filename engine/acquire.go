@@ -32,7 +32,7 @@ func newPooledAcquisition() any {
 }
 
 // newAcquisition makes a request. Those of synchronous calls come from a pool and
-// go back to it: nobody but the caller and the resource ever sees them.
+// go back to it: only the caller and the entry ever see them.
 func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 	var a *acquisition
 	if future {

@@ -35,7 +35,7 @@ func (e *Engine) counter(name string, k counter.Kind) counterHandle {
 // what is its kind, for people.
 func (c counterHandle) what() string { return [counter.Kinds]string{"semaphore", "latch"}[c.key.Kind] }
 
-// withName is an error with the name.
+// about is an error with the name.
 func (c counterHandle) about(err error) error { return lockerr.WithName(c.what(), c.name, err) }
 
 // maxCount is the highest count that Redisson can read.
@@ -48,12 +48,12 @@ type counterSpec[T any] struct {
 	once    bool // an acquire that makes one attempt
 	options []Option
 	free    bool // nothing bounds it but its context
-	// result makes a result of the answer, and of permits that were granted.
+	// verdict makes a result of the answer, and of permits that were granted.
 	verdict func(p *permits, answer int64, why error) (T, error)
 	unwant  func(T) // gives a value back that nobody wants; nil: that is nothing
 }
 
-// ask is one operation of a caller on a count, and its future.
+// counterOp is one operation of a caller on a count, and its future.
 type counterOp[T any] struct {
 	driver.CounterOp
 	counterSpec[T]
@@ -69,7 +69,7 @@ type counterOp[T any] struct {
 	err     error
 }
 
-// counterWaiter is an ask that its context cancels.
+// counterWaiter is an operation that its context cancels.
 type counterWaiter struct {
 	op    *driver.CounterOp
 	place ctxwatch.Slot[*counterWaiter]
@@ -247,7 +247,7 @@ func (a *counterOp[T]) Deliver() {
 	a.fut.resolve(a.value, a.err)
 }
 
-// The methods below make an ask the source of its future.
+// The methods below make an operation the source of its future.
 
 func (a *counterOp[T]) executor() *executor.Executor { return &a.eng.exec }
 

@@ -151,7 +151,7 @@ func (g *group) add(c *heldContext) error {
 	return g.ending
 }
 
-// resolve makes why the end, if it is one and the first, and returns the end. The
+// settle makes why the end, if it is one and the first, and returns the end. The
 // contexts may end later: the lock may have ended already, and the goroutine that is to end
 // them may not have run yet.
 func (g *group) settle(why error) error {
@@ -224,7 +224,7 @@ func newGroupUnlock(e *Engine, of []*lockHold, need int, judge func([]error) err
 	return u
 }
 
-// startCounterOp ends what was made of the locks, and then releases them: soon, or on a goroutine. Some
+// begin ends what was made of the locks, and then releases them: soon, or on a goroutine. Some
 // are live for a moment more, though the user may have let go of the Hold.
 func (u *groupUnlock) begin(g *group, soon bool) {
 	g.unwatch()

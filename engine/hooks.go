@@ -286,6 +286,6 @@ func (e *Engine) logLost(h *lockHold, why LostReason) {
 }
 
 func (e *Engine) logNotPublished(name string) {
-	e.log(slog.LevelError, "pawl: released, but this user may not publish, or the cluster lacks the messages that Sharding asks for: waiters sleep until their next look (see the ACL rules in docs/operations.md)",
+	e.log(slog.LevelError, "pawl: released, but this user may not publish, or the cluster lacks the messages that ShardedPubSub asks for: waiters sleep until their next look (see the ACL rules in docs/operations.md)",
 		"lock", lockerr.Shorten(name))
 }

@@ -144,16 +144,16 @@ func (h *lockHold) describe() string {
 	return fmt.Sprintf("%q of %v", lockerr.Shorten(h.Name), h.Owner())
 }
 
-// grant is a grant with its first hold: mostly the only one.
-type tenure struct {
-	first  lockHold
-	tenure driver.Grant
+// grantWithHold is a grant with its first hold, which mostly is the only one: one allocation.
+type grantWithHold struct {
+	first lockHold
+	grant driver.Grant
 }
 
 // NewGrant and NewHold implement driver.Engine.
 func (f *driverPort) NewGrant(r *lock.Entry) *lock.Hold {
-	t := new(tenure)
-	t.first.Init(&t.first, &t.tenure, r)
+	t := new(grantWithHold)
+	t.first.Init(&t.first, &t.grant, r)
 	return t.first.new()
 }
 

@@ -347,7 +347,7 @@ func (m Mutex) changed(v resp.Value, why error) (bool, error) {
 	return v.Int == script.Done || v.Int == script.Unheard, nil
 }
 
-// withName names the lock in an error, if it has a name.
+// about names the lock in an error, if it has a name.
 func (m Mutex) about(err error) error {
 	if m.name == "" {
 		return err

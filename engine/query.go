@@ -251,7 +251,7 @@ func (q *query[T]) unavailable(why, cause error) error {
 	return lockerr.Wrap(is...)
 }
 
-// resolve tells the caller.
+// settle tells the caller.
 func (q *query[T]) settle(v resp.Value, why error, doubt bool) {
 	q.finish()
 	q.home.table.Timers.Cancel(&q.retry.timer)

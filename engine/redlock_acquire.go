@@ -138,7 +138,7 @@ func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 	}
 }
 
-// resolve tells the caller what became of it.
+// settle tells the caller what became of it.
 func (q *redLockAcquisition) settle(do *quorum.Ready) {
 	fut := q.fut
 	q.fut = nil

@@ -64,7 +64,7 @@ func (op *Op) Drop() { op.ended, op.port = true, nil }
 // waits reports whether it waits until it gets what it asks for.
 func (op *Op) waits() bool { return op.Kind == Await || op.Kind == Acquire && !op.Try }
 
-// looks reports whether it changes nothing.
+// reads reports whether it changes nothing.
 func (op *Op) reads() bool { return op.Kind == Get || op.Kind == Await }
 
 // givesBack reports whether others may go on because of it. Such an operation needs no memory, if it

@@ -12,13 +12,14 @@ import (
 )
 
 // command is the command of an entry in flight, as the client sees it: it is encoded as
-// the call of a script, and its reply goes to the core.
+// the call of a script, and its reply goes to package lock. It is the entry itself under
+// another name: an entry has one command in flight, and an object for each would be an allocation.
 type command lock.Entry
 
 func (c *command) res() *lock.Entry { return (*lock.Entry)(c) }
 
 // submit sends the entry's command. No lock is held. It is the one place where
-// commands of entries leave, so joining several into one script plugs in here.
+// commands of entries leave.
 func (t *Table) submit(r *lock.Entry) {
 	if r.Cmd.Acks != 0 {
 		t.Client.SubmitDurable(r.Route, (*command)(r))

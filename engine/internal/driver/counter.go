@@ -65,14 +65,14 @@ type Counter struct {
 	pause    wheel.Timer
 	doubt    wheel.Timer
 	sub      *counterSubscription // nil: it does not listen
-	former   *counterSubscription // heard until ear is confirmed; mostly nil
+	former   *counterSubscription // heard until sub is confirmed; mostly nil
 	mark     string
 	wakes    string // the channel
 	paced    *lock.Throttle
 	unwanted bool // guarded by recovery's lock
 }
 
-// Counter returns the state of a count, made if need be. The caller holds the lock.
+// Count returns the state of a count, made if need be. The caller holds the lock.
 func (s *Shard) Count(k CounterKey, route uint64) *Counter {
 	if c := s.counts[k]; c != nil {
 		return c
@@ -218,7 +218,7 @@ func (c *Counter) Turn() time.Duration {
 	return c.sh.Table.Lock.HandOverFor
 }
 
-// ear is a subscription of a count. It is an object of its own because events may arrive after
+// counterSubscription is a subscription of a count. It is an object of its own because events may arrive after
 // it was given up, and when there is another one.
 type counterSubscription struct {
 	resp.Channel

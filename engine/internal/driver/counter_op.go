@@ -29,13 +29,13 @@ func (a *CounterOp) Init(sh *Shard, p counter.OpPort, what counter.OpKind, n int
 	a.timer.Init(a)
 }
 
-// Bound gives the ask up after d, for that reason; nil: it did not find a server.
+// Bound gives the operation up after d, for that reason; nil: it did not find a server.
 func (a *CounterOp) Bound(d time.Duration, late error) {
 	a.bound, a.late = true, late
 	a.Shard.Table.Timers.Schedule(&a.timer, a.Shard.Now().Add(d))
 }
 
-// Outage gives the ask up when its server has been away for d, or returns why that is so already.
+// Outage gives the operation up when its server has been away for d, or returns why that is so already.
 func (a *CounterOp) Outage(route uint64, d time.Duration) error {
 	t := a.Shard.Table
 	a.outage = &Outage{Sites: []Site{{t.Client, route}}, Need: 1, Most: d, End: func(why error) {
@@ -53,7 +53,7 @@ func (a *CounterOp) Admit(k CounterKey, route uint64, rd *counter.Ready) {
 	a.Shard.Count(k, route).Admit(&a.Op, rd)
 }
 
-// Cancel gives the ask up unless its caller has been told; it reports whether it did.
+// Cancel gives the operation up unless its caller has been told; it reports whether it did.
 func (a *CounterOp) Cancel(s lockerr.Cancel) bool {
 	var rd counter.Ready
 	a.Shard.Lock()

@@ -30,7 +30,7 @@ func (s *renewable) Until() clock.Instant { return s.grant().ValidUntil() }
 // Wants implements watchdog.Renewable.
 func (s *renewable) Wants() resp.Acks { return resp.Acks(s.Acks) }
 
-// Traits implements watchdog.Renewable.
+// Kind implements watchdog.Renewable.
 func (s *renewable) Kind() kind.Renewal { return kind.Kind(s.grant().Kind).Renewal() }
 
 // Renewal implements watchdog.Renewable.

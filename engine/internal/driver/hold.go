@@ -50,7 +50,7 @@ func (h *TimedHold) driven() *TimedHold { return h }
 // Owner is the hold's owner on the server.
 func (h *TimedHold) Owner() script.Owner { return OwnerOf(h.Entry, h.Kind, h.ID) }
 
-// Check is an error if the hold has ended, by the clock too. It ends no contexts itself.
+// Look is an error if the hold has ended, by the clock too. It ends no contexts itself.
 func (h *TimedHold) Look() error {
 	if h.InTime() {
 		return nil

@@ -15,14 +15,14 @@ type Request struct {
 	Shard *Shard
 }
 
-// Subscription cancels the request, which has no bound yet, when its Subscription is over. The caller holds
+// Wait cancels the request, which has no deadline yet, after d. The caller holds
 // the lock.
 func (a *Request) Wait(d time.Duration) { a.endAt(a.Shard.Now().Add(d), lockerr.ErrWaited) }
 
 // GiveUpAt implements lock.RequestPort.
 func (a *Request) GiveUpAt(at clock.Instant) { a.endAt(at, nil) }
 
-// deadline ends a request whose Subscription is over, or that found no connection in
+// deadline ends a request whose option Wait is over, or that found no connection in
 // time. It is an object of its own because it may fire after the request went
 // back to its pool.
 type deadline struct {
@@ -39,7 +39,7 @@ func (a *Request) endAt(at clock.Instant, cause error) {
 	a.Shard.Table.Timers.Schedule(&d.timer, at)
 }
 
-// Over implements lock.Bound.
+// Over implements lock.Deadline.
 func (d *deadline) Over() {
 	d.req = nil
 	d.sh.Table.Timers.Cancel(&d.timer)

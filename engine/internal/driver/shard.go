@@ -26,7 +26,7 @@ type Shard struct {
 	mu         sync.Mutex
 	entries    map[string]*lock.Entry
 	groups     map[string]*entryGroup // of kinds whose requests, or grants, are apart from each other
-	perRequest int                    // the entries in crowds
+	perRequest int                    // the entries in groups
 	free       []*lock.Entry          // ready for use again
 	counts     map[CounterKey]*Counter
 	counted    counter.Counters
@@ -105,7 +105,7 @@ func (s *Shard) Fits(k Key) bool {
 	return (r == nil || kind.Family(r.Family) == family || !r.InUse()) && (c == nil || c.family == family) && !s.counting(k.Name)
 }
 
-// newInGroup makes an entry of a crowd, which is nil for the first.
+// newInGroup makes an entry of a group, which is nil for the first.
 func (s *Shard) newInGroup(k Key, route uint64, c *entryGroup) *lock.Entry {
 	r := s.make(k, route)
 	if c == nil {

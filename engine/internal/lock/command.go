@@ -33,7 +33,7 @@ type Command struct {
 	Number     uint32   // of a re-entry or a leave: the count afterwards
 	Server     ServerID // where a release goes, a hold's or a compensation's
 	ID         int64
-	Lease      time.Duration // the lease; unlocking, settling: what a MinHold has left, if > 0
+	Lease      time.Duration // the lease; of a release: what a MinHold has left, if > 0
 
 	// Batch has what the same command releases, before it acquires. See compensation_batch.go.
 	Batch *Batch
@@ -136,7 +136,7 @@ func (c *Command) minEnd() clock.Instant {
 	return c.hold.minEnd()
 }
 
-// Verdict classes what came back for a command.
+// Result classes what came back for a command.
 type Result uint8
 
 // The verdicts.

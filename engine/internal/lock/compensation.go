@@ -174,7 +174,7 @@ func (r *Entry) compensationReplied(c *Command, o *Outcome) {
 	}
 }
 
-// forgive takes a compensation out.
+// dropCompensation takes a compensation out.
 func (r *Entry) dropCompensation(d *Compensation) {
 	d.Port.Over()
 	if r.Cmd.compensation == d {

@@ -113,7 +113,7 @@ func (c *Command) carries(d *Compensation) bool {
 	return c.Action != NoCommand && (c.ID == d.ID || c.Batch != nil && slices.Contains(c.Batch.IDs, d.ID))
 }
 
-// forgive takes a compensation out.
+// drop takes a compensation out.
 func (b *Batch) drop(d *Compensation) {
 	if b == nil {
 		return

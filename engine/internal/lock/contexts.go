@@ -9,8 +9,8 @@ import "github.com/pawl-lock/pawl/engine/internal/waitq"
 //
 // Invariants:
 //
-//  1. From the end of a hold with contexts until Told, its entry counts it
-//     (telling), and next chooses nothing for the name: no release, no compensation, no
+//  1. From the end of a hold with contexts until ContextsEnded, its entry counts it
+//     (endingContexts), and next chooses nothing for the name: no release, no compensation, no
 //     acquire of the next waiter. It is not enough that each transition ends the
 //     contexts before it sends, because another one may choose the release meanwhile:
 //
@@ -22,7 +22,7 @@ import "github.com/pawl-lock/pawl/engine/internal/waitq"
 //  2. The contexts of a hold that has ended belong to the goroutine that ends them;
 //     nothing else touches the set.
 //  3. Done of a hold is closed when no context of it or of its re-entries is left.
-//     So the Dones of a name wait for all that are being told (untold).
+//     So the Dones of a name wait for all whose contexts are ending (unannounced).
 
 // Context is what ends with a hold, before its release: a context, or a Hold.
 type Context interface {
@@ -54,7 +54,7 @@ func (h *Hold) Contexts() []Context {
 // NextEnded is the next one after h of Ready.Ended.
 func (h *Hold) NextEnded() *Hold { return h.extra.nextEnded }
 
-// announce arranges that the contexts and OK of h learn of its end.
+// announce arranges that the contexts and Done of h learn of its end.
 func (h *Hold) announce(rd *Ready) {
 	r := h.Entry
 	n := 0
@@ -74,7 +74,7 @@ func (h *Hold) announce(rd *Ready) {
 	}
 }
 
-// Told goes on with a name whose holds, Ready.Ended, have been told.
+// ContextsEnded advances a name after the contexts of its ended holds, Ready.Ended, have ended.
 func (r *Entry) ContextsEnded(ended *Hold, rd *Ready) {
 	for h := ended; h != nil; {
 		x := h.extra

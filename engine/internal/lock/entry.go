@@ -9,7 +9,7 @@ import (
 
 // An Entry is the local state of one lock name: its hold and its waiters in this
 // process, and the one command of the name that may be on the wire. A name that several may
-// hold at once, or whose waiters queue at the server, has one for each request (Kind.PerRequestEntry): on
+// hold at once, or whose waiters queue at the server, has one for each request (Traits.PerRequestEntry): on
 // the server they are owners that know nothing of each other, and here, too.
 //
 // Those who only read share one of these, and a grant; see readers.go.
@@ -27,11 +27,11 @@ import (
 //  3. Only the front of waiters tries at the server; entries of tries try once each. While
 //     both want to, they take turns.
 //  4. Once the head was refused, and whenever somebody waits behind a hold of this
-//     process, whichever came first, the channel is subscribed to (wait), until a
+//     process, whichever came first, the channel is subscribed to (sub), until a
 //     moment after the last waiter left.
 //  5. The entry is in the table (not Detached) as long as any of these is there: hold,
-//     waiters, tries, compensations, wait, a command in flight, a hold that is being told, a pause.
-//  6. While contexts of a hold that ended are alive, nothing is sent (telling).
+//     waiters, tries, compensations, sub, a command in flight, a hold that is being told, a pause.
+//  6. While contexts of a hold that ended are alive, nothing is sent (endingContexts).
 //
 // Renewals are not commands of the name: they go in batches over a connection of
 // their own, and any order of them and the commands here is harmless.
@@ -112,7 +112,8 @@ func (r *Entry) unblockForGood() {
 
 // next chooses the command that is to be sent now, if any, and notes it in Cmd.
 // Compensations come first: what this process may still hold unknowingly stands in
-// everybody's way. Who runs the Ready sends it.
+// everybody's way. driver.Table.Apply submits it after the shard's lock is
+// released, and the reply comes back to Replied.
 func (r *Entry) next(rd *Ready) {
 	if r.Cmd.Action != NoCommand || r.blocked != NotBlocked || r.endingContexts != 0 {
 		return

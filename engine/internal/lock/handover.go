@@ -192,7 +192,7 @@ func (r *Entry) ahead(a *Request) *Entry {
 	return r.Port.Ahead(r)
 }
 
-// afterCommand is ahead, if somebody writes or wants to.
+// behind is ahead, if somebody writes or wants to.
 func (r *Entry) behind(a *Request) *Entry {
 	if w := r.ahead(a); w != nil && (w.hold != nil || w.First() != nil) {
 		return w

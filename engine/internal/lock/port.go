@@ -49,7 +49,7 @@ type Port interface {
 
 	// Ahead is, of a name whose requests are apart from each other, the Entry of those that
 	// are not, if there is one; see handover.go. Behind reports whether any of the former are
-	// Behind that.
+	// behind that.
 	Ahead(r *Entry) *Entry
 	Behind(r *Entry) bool
 	// Readers is what the plain readers of the name of r share; nil if nobody reads it.
@@ -65,7 +65,7 @@ type Port interface {
 	Released(r *Entry, kind uint8, by ServerID, id int64, at, end clock.Instant)
 	// NotPublished: a release was not announced, as the server refused the message.
 	NotPublished(name string)
-	// Refused: the server refused a release, for good (Denied) or for now (Busy).
+	// Refused: the server refused a release, for good (Refused) or for now (RetryLater).
 	Refused(o Outcome)
 
 	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
@@ -176,11 +176,11 @@ type RequestPort interface {
 	// none. Deliver follows, without it.
 	OnResult(h *Hold, why error)
 	Deliver()
-	// GiveUpAt calls Bound with what cancels the request at an instant.
+	// GiveUpAt calls SetDeadline with what cancels the request at an instant.
 	GiveUpAt(at clock.Instant)
 }
 
-// Bound is a timer that cancels a request.
+// Deadline is a timer that cancels a request.
 type Deadline interface {
 	// Over: the request has ended.
 	Over()
@@ -202,11 +202,11 @@ type HoldPort interface {
 	Lost(why Loss)
 	// Over: it needs no timer.
 	Over()
-	// Told: its contexts have ended, and everybody may know.
+	// CloseDone: its contexts have ended, and everybody may know.
 	CloseDone()
 }
 
-// SubscriptionPort is the alarm and the channel of a Wait.
+// SubscriptionPort is the alarm and the channel of a Subscription.
 type SubscriptionPort interface {
 	// RingAt has AlarmFired called at an instant, instead of any other.
 	RingAt(at clock.Instant)

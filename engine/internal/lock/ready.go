@@ -14,13 +14,13 @@ import "github.com/pawl-lock/pawl/engine/internal/waitq"
 // nothing points back to it.
 type Ready struct {
 	// Ended are holds of one name with contexts, which must end before the name goes on:
-	// see Told. The others follow with NextEnded.
+	// see ContextsEnded. The others follow with NextEnded.
 	Ended    *Hold
 	Contexts int // how many they have together
 
 	Send           *Entry // whose Cmd is to be sent
 	Disconnected   *Entry // for the recovery queue
-	AdvanceReaders *Entry // those that are BehindWriter it go on, and then it; see handover.go
+	AdvanceReaders *Entry // those behind it, and then it; see handover.go
 	Err            error  // if not nil, they fail instead
 	Wake           *Entry // its first waiter tries: a release was not announced; see Entry.Woken
 

@@ -78,7 +78,7 @@ func (h *Hold) named(err error) error {
 	return lockerr.WithName(h.Entry.Port.Traits(h.Kind).Noun, h.Name, err)
 }
 
-// Verdict is what Unlock says of a hold that is over.
+// UnlockResult is what Unlock says of a hold that is over.
 func (h *Hold) UnlockResult() error {
 	switch {
 	case h.Ending() != lockerr.ErrReleased:

@@ -26,7 +26,7 @@ type Request struct {
 	place  waitq.Elem[*Request]
 
 	Lease time.Duration // 0: watchdog
-	until clock.Instant // when the holder's lease ends, if a knows; see tried
+	until clock.Instant // when the holder's lease ends, if that is known; see last_attempt.go
 	extra *Extra        // what most do not need
 
 	Attempts uint32
@@ -35,7 +35,7 @@ type Request struct {
 	// Permits is how many it wants besides the first, of a kind that is MultiHolder. They are the last
 	// byte of its owners' numbers, so whatever has the number of one knows how many it has.
 	Permits    uint8
-	AcksGiven  bool // Want was: Acked
+	AcksGiven  bool // Acks was given, by the option Acked
 	Try        bool // TryLock: one answer of the server
 	Async      bool // LockAsync: no caller is blocked
 	lateGrants uint8
@@ -56,7 +56,7 @@ type Extra struct {
 	Quorum           bool          // it asks one of several servers
 	Backoff          Backoff       // zero: the default
 	Writer           *Hold         // of the same name: its owner does not keep the request out
-	AnyRefusal       bool          // Once: and any refusal is an answer, since other locks are held meanwhile
+	AnyRefusal       bool          // with Try: any refusal is an answer, since other locks are held meanwhile
 
 	owner  int64 // at the server's queue; see fairqueue.go
 	queued bool  // it has been refused there
@@ -64,7 +64,7 @@ type Extra struct {
 	deadline     Deadline // what ends it by its own time
 	outage       Deadline // what ends it when its server is away for too long
 	afterCommand int64    // the id of the command that was out when a was bounded so
-	refusal      error    // why the server has not answered; see tried
+	refusal      error    // why the server has not answered; see last_attempt.go
 }
 
 // Init makes a ready to be admitted.
@@ -198,10 +198,10 @@ func (a *Request) giveUpAt(at clock.Instant) {
 	}
 }
 
-// Bound notes what ends the request by its own time: Over is called when it has ended.
+// SetDeadline notes what ends the request by its own time: Over is called when it has ended.
 func (a *Request) SetDeadline(b Deadline) { a.More().deadline = b }
 
-// SetOutageDeadline is Bound for what ends it when its server is away for too long.
+// SetOutageDeadline is SetDeadline for what ends it when its server is away for too long.
 func (a *Request) SetOutageDeadline(b Deadline) { a.More().outage = b }
 
 // Acks is how many replicas must have a grant: a number, or one of those below.
@@ -215,7 +215,7 @@ const (
 
 // Ack is what replicas have acknowledged.
 type Ack interface {
-	// NotOwner reports whether too few have.
+	// Missing reports whether too few have.
 	Missing() bool
 	// Count returns how many have.
 	Count() int

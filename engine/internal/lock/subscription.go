@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Wait is the wait of an entry's head. waitq.HeadWait decides when that tries; Wait adds the
+// Subscription is the wait of an entry's head. waitq.HeadWait decides when that tries; Wait adds the
 // alarm and the channel. It is made by the first refusal, or when a request waits behind a
 // hold of this process. It stays for a moment after the last waiter has left (lingering),
 // so that a name in demand does not subscribe and unsubscribe at every turn.
@@ -47,7 +47,7 @@ func (r *Entry) headKind() (kind uint8, polls bool) {
 	switch a, ok := r.waiters.Front(); {
 	case ok:
 		kind = a.Kind
-	case r.hold != nil: // others are BehindWriter it
+	case r.hold != nil: // others wait behind it
 		kind = r.hold.Kind
 	default:
 		return 0, false

@@ -9,7 +9,7 @@ type Cancel struct {
 	Away     error // its server was away for too long: that is all there is to say
 }
 
-// Because is the reason of one that is given up: what ended it, and what stood in its way. One
+// Err is the reason of one that is given up: what ended it, and what stood in its way. One
 // that has had all its time knows one of two things, whatever else: somebody has the lock, or no
 // server said so in that time.
 func (s Cancel) Err(obstacle ...error) error {

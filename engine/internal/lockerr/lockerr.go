@@ -142,7 +142,7 @@ func WithName(what, name string, err error) error {
 	return &failure{is: Parts(err), sep: ": ", what: what, lock: name}
 }
 
-// Because says what is true, and then why.
+// Wrap says what is true, and then why.
 func Wrap(is ...error) error { return &failure{is: is, sep: ": "} }
 
 // Join joins errors of which none is the reason of the others.

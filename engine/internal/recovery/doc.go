@@ -16,8 +16,8 @@
 // # Locks
 //
 //	a shard's lock, then Recovery.mu, then the wheel's
-//	a shard's lock, then memory.mu, then the wheel's
+//	a shard's lock, then releaseLog.mu, then the wheel's
 //
-// Recovery.mu and memory.mu are not held together. Client.LaneOf and Client.ServerOf, which
+// Recovery.mu and releaseLog.mu are not held together. Client.LaneOf and Client.ServerOf, which
 // take no lock, are called under them.
 package recovery

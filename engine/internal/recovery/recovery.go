@@ -35,7 +35,7 @@ type lane struct {
 	number   uint64 // in the order in which they came to have something to do
 	backlog
 	pace  lock.Throttle // by which commands know the lane
-	timer wheel.Timer   // the kick
+	timer wheel.Timer   // the recheck
 }
 
 // New makes a Recovery.
@@ -74,7 +74,7 @@ func (l *lane) recheckAtLocked(at clock.Instant) {
 	}
 }
 
-// Fire implements wheel.Task: the kick.
+// Fire implements wheel.Task: the recheck.
 func (l *lane) Fire(*wheel.Timer, clock.Instant) {
 	v := l.recovery
 	v.mu.Lock()
@@ -84,7 +84,7 @@ func (l *lane) Fire(*wheel.Timer, clock.Instant) {
 }
 
 // Add takes a name that is stalled. The lane may have come up since it was found down, with
-// nobody left to look at r. That is what the kick is for:
+// nobody left to look at r. That is what the recheck is for:
 //
 //	Submit: the lane is down
 //	                              lane comes up; resume finds nothing
