@@ -11,7 +11,6 @@ import (
 	"io"
 	"math/big"
 	"net"
-	stdnet "net"
 	"strings"
 	"sync"
 	"testing"
@@ -150,7 +149,7 @@ func tlsFront(t *testing.T, upstream string, change ...func(*tls.Config)) (addr 
 // hello of a TLS client, because it waits for the end of the line.
 func quietInTLS(t *testing.T, upstream string) (addr string) {
 	t.Helper()
-	l, err := stdnet.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +171,7 @@ func quietInTLS(t *testing.T, upstream string) (addr string) {
 					_, _ = io.Copy(io.Discard, front)
 					return
 				}
-				back, err := stdnet.Dial("tcp", upstream)
+				back, err := net.Dial("tcp", upstream)
 				if err != nil {
 					return
 				}
