@@ -35,7 +35,6 @@ var (
 	_ Lock = Mutex{}
 	_ Lock = MultiLock{}
 	_ Lock = QuorumLock{}
-	_ Lock = permitLock{}
 )
 
 // Do acquires the lock, runs fn and releases the lock. It also releases if fn panics or

@@ -18,8 +18,7 @@ type command lock.Entry
 
 func (c *command) res() *lock.Entry { return (*lock.Entry)(c) }
 
-// submit sends the entry's command. No lock is held. It is the one place where
-// commands of entries leave.
+// submit sends the entry's command. No lock is held.
 func (t *Table) submit(r *lock.Entry) {
 	if r.Cmd.Acks != 0 {
 		t.Client.SubmitDurable(r.Route, (*command)(r))
