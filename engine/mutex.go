@@ -149,11 +149,24 @@ func (m Mutex) acquire(ctx context.Context, opts []Option, once bool) (*Hold, er
 	if m.home == nil {
 		return nil, notAcquired("", errZeroMutex)
 	}
+	if m.home.observer == nil {
+		return m.await(ctx, opts, once, nil)
+	}
+	return m.acquireObserved(ctx, opts, once)
+}
+
+func (m Mutex) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
+	ctx, seen := m.home.observe(ctx, m.acquisition(opts, once), false)
+	defer finishSync(seen, &h, &err, dropHold)
+	return m.await(ctx, opts, once, seen)
+}
+
+func (m Mutex) await(ctx context.Context, opts []Option, once bool, seen *observation) (*Hold, error) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
 	}
-	a, err := m.home.lock(ctx, m, opts, once, false)
+	a, err := m.home.lock(ctx, m, opts, once, false, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -177,8 +190,13 @@ func (m Mutex) acquireAsync(ctx context.Context, opts []Option, once bool) *Futu
 	if m.home == nil {
 		return failedFuture[*Hold](nil, notAcquired("", errZeroMutex))
 	}
-	a, err := m.home.lock(ctx, m, opts, once, true)
+	var seen *observation
+	if m.home.observer != nil {
+		ctx, seen = m.home.observe(ctx, m.acquisition(opts, once), true)
+	}
+	a, err := m.home.lock(ctx, m, opts, once, true, seen)
 	if err != nil {
+		seen.finish(err)
 		return failedFuture[*Hold](m.home, err)
 	}
 	return &a.fut
