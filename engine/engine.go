@@ -109,7 +109,6 @@ func start(cfg Config, w env.Env) *Engine {
 	if len(cfg.ignored) > 0 {
 		e.log(slog.LevelWarn, "pawl: the URL has settings of other clients, which mean nothing here: "+strings.Join(cfg.ignored, ", "))
 	}
-	attach(e.observer, e)
 	client := cfg.client()
 	client.Clock, client.MaxPause = w.Clock, e.maxPause
 	if cfg.Logger != nil {
@@ -130,6 +129,7 @@ func start(cfg Config, w env.Env) *Engine {
 		},
 	}))
 	close(ready)
+	attach(e.observer, e)
 	if w.OnStart != nil {
 		w.OnStart(e.inside)
 	}

@@ -27,8 +27,8 @@ import (
 // Unlock that ends a hold is followed by one ReleaseEnd.
 // Permits of a Semaphore are a hold, too; its other operations and a Latch are not observed.
 //
-// If the Observer has a method Attach(*Engine), New calls it before it connects: so it can
-// look at Stats later.
+// If the Observer has a method Attach(*Engine), New calls it with the engine: so it can look at
+// Stats from then on.
 type Observer interface {
 	// AcquireStart: an acquisition begins. The context that it returns is made from ctx, or is
 	// ctx. It takes the place of ctx for this acquisition: it is the parent of what Do gives to its
