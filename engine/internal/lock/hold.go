@@ -65,14 +65,13 @@ type holdExtra struct {
 	result         error // why it was lost; or what its release said, if it did not succeed
 	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
 
-	contexts        waitq.Set[Context]
-	token           int64 // the grant's fencing token, of the outermost hold
-	acked           int32 // replicas that had what validUntil counts from
-	lost            bool
-	unannounced     bool  // in the entry's list
-	ofQuorum        bool  // it is one of several servers'
-	nextEnded       *Hold // in a Ready
-	nextUnannounced *Hold
+	contexts  waitq.Set[Context]
+	token     int64  // the grant's fencing token, of the outermost hold
+	acked     int32  // replicas that had what validUntil counts from
+	ending    uint32 // how many have ended, of it and its re-entries, and their contexts have not
+	lost      bool
+	ofQuorum  bool  // it is one of several servers'
+	nextEnded *Hold // in a Ready
 }
 
 func (h *Hold) more() *holdExtra {

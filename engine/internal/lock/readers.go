@@ -38,7 +38,7 @@ import (
 //  2. Tenure.joined has all holds of the grant, and Entry.hold is the first of them. An unlocked hold
 //     leaves at once if there are others. The last one is released as in any Entry.
 //  3. A loss of the grant ends all of its holds in one transition. While contexts of any of them are alive,
-//     neither the compensation nor the release of the last one is sent (Resource.endingContexts).
+//     neither the compensation nor the release of the last one is sent (Entry.endingContexts).
 //  4. An Entry of readers has a hold or waiters, never both. So waiters that are BehindWriter a writer do
 //     not hold back the release that this writer waits for.
 //  5. The server counts a joint owner once. Re-entries are counted here, one at a time, and their leases end
@@ -228,4 +228,5 @@ func (h *Hold) reenterHere(rd *Ready) {
 	a, _ := h.extra.children.Front()
 	now := h.Entry.Port.Now()
 	h.Entry.reenterReplied(&Command{Action: Reentering, req: a}, &Outcome{Sent: now, Now: now}, rd)
+	h.refuseTries(rd)
 }
