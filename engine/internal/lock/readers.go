@@ -98,7 +98,8 @@ func (s *Readers) open() *Hold {
 	return s.grant.timely() // nil once it has ended: its time is over then
 }
 
-// share has the waiters of r join what was granted to r just now, and readers that arrive from now on.
+// share has the waiters of r, and of the queue, join what was granted to r just now, and readers that arrive
+// from now on.
 func (r *Entry) share(now clock.Instant, rd *Ready) {
 	s := r.Port.Readers(r)
 	if r.ReaderIndex == 0 && s != nil {
@@ -113,14 +114,15 @@ func (r *Entry) share(now clock.Instant, rd *Ready) {
 	if s.open() == nil {
 		s.grant, s.turnEnds = r, now.Add(r.Port.Config().HandOverFor)
 	}
-	switch q := s.queue; q {
-	case nil:
-	case r:
-		s.queue = nil
-	default:
-		rd.Wake = q // it sleeps because of somebody else's lock: its waiters join
-	}
 	r.joinAll(r.hold, rd)
+	switch q := s.queue; {
+	case q == r:
+		s.queue = nil
+	case q != nil && q.blocked != BehindWriter && s.open() != nil:
+		s.queue = nil
+		q.joinAll(r.hold, rd) // whatever became of their attempt, which may be out
+		q.finishTransition()
+	}
 }
 
 // admitReaders has the waiters of r join the grant. After its turn they sleep once, waiting for the release. It reports

@@ -655,3 +655,43 @@ func TestReaders_TryLocksThatReenter_HaveTheirAnswersTogether(t *testing.T) {
 		}
 	}
 }
+
+// A TryLock gets the lock while the attempt of those that wait is paused, out, or has no connection. They join.
+func TestReaders_WhatATryLockGets_IsJoinedByAllThatWait(t *testing.T) {
+	t.Parallel()
+	for what, befalls := range map[string]func(l *readersLab, r *Entry){
+		"refused, asleep": func(l *readersLab, r *Entry) { l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour}) },
+		"paused":          func(l *readersLab, r *Entry) { l.reply(r, Outcome{Result: RetryLater}) },
+		"in doubt":        func(l *readersLab, r *Entry) { l.reply(r, Outcome{Result: Unknown}) },
+		"stalled":         func(l *readersLab, r *Entry) { l.reply(r, Outcome{Result: NotSent}) },
+		"out":             func(*readersLab, *Entry) {},
+	} {
+		l := newReadersLab(t)
+		a, b := l.come(), l.come()
+		q := a.res
+		befalls(l, q)
+		try := l.granted(once)
+		if a.hold == nil || b.hold == nil {
+			t.Errorf("%s: they wait: %+v", what, q.View())
+			continue
+		}
+		l.has(a, try)
+		l.has(b, try)
+		if l.joined(try); l.readers.queue != nil {
+			t.Errorf("%s: a place where nobody waits", what)
+		}
+		switch what {
+		case "out":
+			l.reply(q, Outcome{})
+			l.is(q, Compensating)
+			l.reply(q, Outcome{})
+		case "paused":
+			l.does(func(rd *Ready) { q.PauseOver(rd) })
+		case "in doubt":
+			continue // it has an owner to give back
+		}
+		if !q.Detached {
+			t.Errorf("%s: it is left: %+v", what, q.View())
+		}
+	}
+}
