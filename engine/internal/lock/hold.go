@@ -36,7 +36,7 @@ type Hold struct {
 	ended         bool  // it was released or lost
 	inheritsLease bool  // a child without a lease of its own: its parent's time counts
 	mustRelease   bool  // its grant is released, not handed over: see renewable, lengthens and Unlock.ByNobody
-	place         int32 // in Grant.joined
+	place         int32 // in Grant.joined; -1: it has left
 
 	// ownUntil bounds what the user may count on, beside the grant and the outer holds:
 	// MaxHold, the lease of a re-entry. It is past when the hold has ended. A clock.Instant.

@@ -36,7 +36,8 @@ import (
 //     waits for a connection
 //     .                            does not join: asks as an owner of its own
 //  2. Tenure.joined has all holds of the grant, and Entry.hold is the first of them. An unlocked hold
-//     leaves at once if there are others. The last one is released as in any Entry.
+//     leaves at once if there are others, and its Unlock returns when its contexts have ended. The last one is
+//     released as in any Entry.
 //  3. A loss of the grant ends all of its holds in one transition. While contexts of any of them are alive,
 //     neither the compensation nor the release of the last one is sent (Entry.endingContexts).
 //  4. An Entry of readers has a hold or waiters, never both. So waiters that are BehindWriter a writer do
@@ -190,26 +191,29 @@ func (h *Hold) join(a *Request, rd *Ready) {
 	a.grant(next, rd)
 }
 
-// leaveOthers takes h out of its grant. It reports false, and does nothing, if h is the last hold.
+// leaveOthers takes h out of its grant, once. It reports false, and does nothing, if h is the last hold.
 func (h *Hold) leaveOthers() bool {
-	if h.joined == nil || len(h.joined.holds) == 1 {
+	switch {
+	case h.place < 0:
+		return true
+	case h.joined == nil || len(h.joined.holds) == 1:
 		return false
 	}
 	all := h.joined.holds
 	last := all[len(all)-1]
-	all[h.place], last.place = last, h.place
+	all[h.place], last.place, h.place = last, h.place, -1
 	all[len(all)-1] = nil
 	h.joined.holds = all[:len(all)-1]
 	h.Entry.hold = all[0]
 	return true
 }
 
-// endHere completes the end of a joint hold that the server does not count: one of several, or a re-entry
-// whose contexts have ended. Then the next re-entry has its turn.
+// endHere completes the end of a joint hold that the server does not count, one of several or a re-entry,
+// once its contexts have ended. Then the next re-entry has its turn.
 func (h *Hold) endHere(rd *Ready) {
 	switch {
 	case !h.joint:
-	case h.Parent == nil && h.state == releasing && h.leaveOthers():
+	case h.Parent == nil && h.state == releasing && h.leaveOthers() && h.IsAnnounced():
 		h.released(nil, rd)
 	case h.Parent != nil && h.IsAnnounced():
 		if h.state == releasing {

@@ -236,29 +236,41 @@ type notified struct{ why error }
 
 func (c *notified) End(why error) { c.why = why }
 
-// While a context of one that has left is alive, the last one is not released.
+// While a context of one that has left is alive, its Unlock waits, and the last one is not released.
 func TestReaders_TheContextsOfOne_KeepTheReleaseBack(t *testing.T) {
 	t.Parallel()
 	l := newReadersLab(t)
 	a := l.granted()
 	b := l.joined(a)
-	a.hold.Bind(new(notified))
-	var rd Ready
-	u := new(leaver)
-	u.Port = u
-	a.hold.Unlock(&u.Unlock, &rd)
-	rd.Deliver()
-	if rd.Ended != &a.hold.Hold || u.delivered != 1 || a.hold.notified {
-		t.Fatalf("%+v, %+v", u, a.hold)
+	left, end := l.unlockBound(a.hold)
+	if l.joined(b); left.delivered != 0 || a.hold.notified || b.hold.Entry.hold != &b.hold.Hold {
+		t.Fatalf("%+v, %+v", left, a.hold)
 	}
-	last := l.unlock(b.hold)
+	l.unlock(b.hold.Entry.hold.Port.(*tenant))
+	last := l.unlock(b.hold.Entry.hold.Port.(*tenant))
 	if l.is(a.hold.Entry, NoCommand); last.delivered != 0 {
 		t.Fatal("a context is alive")
 	}
-	if sent := l.does(func(rd *Ready) { a.hold.Entry.ContextsEnded(&a.hold.Hold, rd) }); sent != a.hold.Entry || !a.hold.notified {
-		t.Fatal("it does not go on")
+	if end(); left.delivered != 1 || left.Err != nil || !a.hold.notified || a.hold.Entry.hold == nil {
+		t.Fatalf("it does not go on: %+v", left)
 	}
 	l.is(a.hold.Entry, Releasing)
+}
+
+// The grant is lost while a context of one that has left is alive: that one was released.
+func TestReaders_GrantIsLostAfterOneHasLeft_WhichIsReleased(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.granted()
+	b := l.joined(a)
+	left, end := l.unlockBound(a.hold)
+	l.does(func(rd *Ready) { b.hold.Grant.Gone(RemovedOnServer, rd) })
+	if left.delivered != 0 || b.hold.IsLive() || a.hold.ended != 1 {
+		t.Fatalf("%+v, %+v", left, b.hold)
+	}
+	if end(); left.delivered != 1 || left.Err != nil || a.hold.renewed || !a.hold.Entry.Detached || l.count.Released != 1 {
+		t.Errorf("%+v, %+v", left, l.count)
+	}
 }
 
 // After its turn a grant is joined by nobody for a moment. If it is released by then, others have a
@@ -539,7 +551,12 @@ func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
 	l.now = l.now.Add(2 * time.Second)
 	l.does(func(rd *Ready) { short.hold.Fired(l.now, rd) })
 	before := l.count.Released
-	if l.unlock(b.hold); l.count.Released != before+1 {
+	u := l.unlock(b.hold)
+	if u.delivered != 0 {
+		t.Error("a context is alive")
+	}
+	l.does(func(rd *Ready) { grant.ContextsEnded(&short.hold.Hold, rd) })
+	if u.delivered != 1 || l.count.Released != before+1 {
 		t.Errorf("%d were released", l.count.Released-before)
 	}
 }

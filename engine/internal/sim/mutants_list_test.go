@@ -197,7 +197,7 @@ var mutants = []mutant{
 	{"rw.go", "\t\tif err = w.Unlock(ctx); !errors.Is(err, ErrLost) {", "\t\tif true || errors.Is(err, ErrLost) {", "who downgrades does not write any more"},
 	{"acquire.go", "\t\ta.More().Writer = carried.inner()\n", "", "what a context carries stands beside a reader"},
 	// The read grant of a process.
-	{"internal/lock/readers.go", "h.state == releasing && h.leaveOthers():", "h.state == releasing && h.place != 0 && h.leaveOthers():", "the last reader releases, not the first"},
+	{"internal/lock/readers.go", "h.state == releasing && h.leaveOthers() &&", "h.state == releasing && h.place != 0 && h.leaveOthers() &&", "the last reader releases, not the first"},
 	{"internal/lock/release.go", "\tif r.hold != h {\n\t\treturn // others", "\tif false {\n\t\treturn // others", "one who leaves leaves the lock to the others"},
 	{"internal/lock/hold_end.go", "\th.Each(func(one *Hold) { one.loseOne(why, now, rd) })\n", "\th.loseOne(why, now, rd)\n", "a loss ends all readers of the grant"},
 	{"internal/lock/readers.go", "return s.grant.timely()", "return s.grant.hold", "a reader does not join while the release is out"},
