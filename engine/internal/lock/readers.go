@@ -35,7 +35,7 @@ import (
 //     unlocks: releasing
 //     waits for a connection
 //     .                            does not join: asks as an owner of its own
-//  2. Tenure.joined has all holds of the grant, and Entry.hold is the first of them. An unlocked hold
+//  2. Grant.joined has all holds of the grant, and Entry.hold is the first of them. An unlocked hold
 //     leaves at once if there are others, and its Unlock returns when its contexts have ended. The last one is
 //     released as in any Entry.
 //  3. A loss of the grant ends all of its holds in one transition. While contexts of any of them are alive,

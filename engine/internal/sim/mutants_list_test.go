@@ -207,6 +207,8 @@ var mutants = []mutant{
 	{"internal/lock/readers.go", "HandOverFor >= yieldFor && a.plain() &&", "HandOverFor >= yieldFor &&", "who asks for a lease of its own has one"},
 	{"internal/lock/readers.go", "a.Acks == 0 && (a.AcksGiven || cfg.Replicas == 0)", "true", "who asks for replicas is granted by them"},
 	{"internal/lock/readers.go", "\tr.joinAll(r.hold, rd)\n", "", "who waited with one that is granted the lock has it, too"},
+	{"internal/lock/readers.go", "\t\tq.joinAll(r.hold, rd)", "\t\t_ = q", "rare: who waits joins what a TryLock was granted"},
+	{"internal/lock/readers.go", "h.leaveOthers() && h.IsAnnounced():", "h.leaveOthers():", "rare: Unlock returns when the contexts have ended"},
 	{"internal/lock/readers.go", "\t\t\tw.Port.RingAt(now.Add(releaseFor))\n", "", "who waits for the end of a turn joins after it"},
 	{"internal/lock/readers.go", "\t\tq.yield(o)\n", "\t\t_ = q\n", "survives: then the alarm wakes them"},
 	{"internal/lock/readers.go", "\tif s.queue == r {\n\t\ts.queue = nil\n\t}\n}", "}", "nobody waits where nobody is served"},
