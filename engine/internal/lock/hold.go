@@ -268,13 +268,15 @@ func (h *Hold) Fired(now clock.Instant, rd *Ready) {
 			h.Entry.advanceAfterEnd(rd)
 		}
 	case releasing:
-		if now < h.releaseBy() {
+		switch {
+		case h.joint && h.Parent != nil: // no server is asked: its contexts are ending
+		case now < h.releaseBy():
 			// It was armed for the hold, or for what the server had before an Extend.
 			h.boundRelease()
-			break
+		default:
+			h.giveUpRelease(rd)
+			h.Entry.advanceAfterEnd(rd)
 		}
-		h.giveUpRelease(rd)
-		h.Entry.advanceAfterEnd(rd)
 	}
 }
 
