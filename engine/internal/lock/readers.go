@@ -103,12 +103,11 @@ func (s *Readers) open() *Hold {
 // from now on.
 func (r *Entry) share(now clock.Instant, rd *Ready) {
 	s := r.Port.Readers(r)
-	if r.ReaderIndex == 0 && s != nil {
-		s.grant = nil // a writer was granted the lock, so this grant was removed; its renewal will tell
-	}
 	if !r.hold.joint {
-		if s != nil && s.grant == r {
-			s.grant = nil // it was lost, and a request that was to re-enter it has the lock for itself
+		if s != nil && (r.ReaderIndex == 0 || s.grant == r) {
+			// A writer was granted the lock, so this grant was removed; its renewal will tell. Or it was lost,
+			// and a request that was to re-enter it has the lock for itself.
+			s.grant = nil
 		}
 		return
 	}
@@ -116,10 +115,7 @@ func (r *Entry) share(now clock.Instant, rd *Ready) {
 		s.grant, s.turnEnds = r, now.Add(r.Port.Config().HandOverFor)
 	}
 	r.joinAll(r.hold, rd)
-	switch q := s.queue; {
-	case q == r:
-		s.queue = nil
-	case q != nil && q.blocked != BehindWriter && s.open() != nil:
+	if q := s.queue; q == r || q != nil && q.blocked != BehindWriter && s.open() != nil {
 		s.queue = nil
 		q.joinAll(r.hold, rd) // whatever became of their attempt, which may be out
 		q.finishTransition()
@@ -193,11 +189,8 @@ func (h *Hold) join(a *Request, rd *Ready) {
 
 // leaveOthers takes h out of its grant, once. It reports false, and does nothing, if h is the last hold.
 func (h *Hold) leaveOthers() bool {
-	switch {
-	case h.place < 0:
-		return true
-	case h.joined == nil || len(h.joined.holds) == 1:
-		return false
+	if h.place < 0 || h.joined == nil || len(h.joined.holds) == 1 {
+		return h.place < 0
 	}
 	all := h.joined.holds
 	last := all[len(all)-1]
@@ -219,9 +212,7 @@ func (h *Hold) endHere(rd *Ready) {
 		if h.state == releasing {
 			h.released(nil, rd)
 		}
-		if h.Parent.child == h {
-			h.Parent.child = nil
-		}
+		h.Parent.child = nil
 		h.Parent.reenterHere(rd)
 	}
 }

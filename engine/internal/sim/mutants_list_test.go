@@ -202,7 +202,7 @@ var mutants = []mutant{
 	{"internal/lock/hold_end.go", "\th.Each(func(one *Hold) { one.loseOne(why, now, rd) })\n", "\th.loseOne(why, now, rd)\n", "a loss ends all readers of the grant"},
 	{"internal/lock/readers.go", "return s.grant.timely()", "return s.grant.hold", "a reader does not join while the release is out"},
 	{"internal/lock/readers.go", "w.hold != nil || w.endingContexts != 0)", "false)", "rare: nor while the writer has the lock that the grant is beside"},
-	{"internal/lock/readers.go", "\t\ts.grant = nil // a writer", "\t\t// a writer", "survives: what was removed is found out by its next renewal"},
+	{"internal/lock/readers.go", "(r.ReaderIndex == 0 || s.grant == r)", "s.grant == r", "survives: what was removed is found out by its next renewal"},
 	{"internal/lock/readers.go", " || q.blocked != BehindWriter && q.behind(a) != nil {", " {", "survives: it gets in before the writer of its process, once"},
 	{"internal/lock/readers.go", "HandOverFor >= yieldFor && a.plain() &&", "HandOverFor >= yieldFor &&", "who asks for a lease of its own has one"},
 	{"internal/lock/readers.go", "a.Acks == 0 && (a.AcksGiven || cfg.Replicas == 0)", "true", "who asks for replicas is granted by them"},
@@ -213,7 +213,7 @@ var mutants = []mutant{
 	{"internal/lock/readers.go", "\t\tq.yield(o)\n", "\t\t_ = q\n", "survives: then the alarm wakes them"},
 	{"internal/lock/readers.go", "\tif s.queue == r {\n\t\ts.queue = nil\n\t}\n}", "}", "nobody waits where nobody is served"},
 	{"internal/lock/readers.go", "\tif s.grant == r {\n\t\ts.grant = nil\n\t}\n\tif s.queue", "\tif s.queue", "nor is a lock joined whose name is another by now"},
-	{"internal/lock/readers.go", "\t\t\th.Parent.child = nil\n\t\t}\n\t\th.Parent.reenterHere(rd)\n", "\t\t\th.Parent.child = nil\n\t\t}\n", "who waits to re-enter a reader has its turn"},
+	{"internal/lock/readers.go", "\t\th.Parent.child = nil\n\t\th.Parent.reenterHere(rd)\n", "\t\th.Parent.child = nil\n", "who waits to re-enter a reader has its turn"},
 	{"internal/lock/readers.go", "\tcase h.Parent != nil && h.IsAnnounced():\n", "\tcase h.Parent != nil:\n", "not before the contexts of the one before have ended"},
 	{"internal/lock/contexts.go", "\t\t\t\tof.endHere(rd)\n", "", "rare: and then at once"},
 	// SpinMutex.
