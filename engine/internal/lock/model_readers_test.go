@@ -90,7 +90,6 @@ func TestReaders_SleepsThoughTheGrantIsOpen(t *testing.T) {
 	var rd Ready // it has left, or was deleted
 	try.res.Replied(&Outcome{Sent: l.now, Now: l.now}, &rd)
 	rd.Deliver()
-	l.does(rd.Wake.Woken)
 	if try.hold == nil {
 		t.Fatal(try.err)
 	}
