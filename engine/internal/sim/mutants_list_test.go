@@ -71,10 +71,10 @@ var mutants = []mutant{
 	// Batches.
 	{"internal/lock/command.go", "\tr.batchReplied(c, o, rd)\n", "", "rare: what a command has taken along is settled"},
 	{"internal/lock/compensation_batch.go", "n < maxBatch && r.hold == nil && r.mayTake(first)", "n < maxBatch && r.mayTake(first)", "survives: while there is a hold nobody tries"},
-	{"internal/lock/compensation_batch.go", "\t\tif d.due && d != but {\n", "\t\tif d != but {\n", "survives: what is released once more is released"},
-	{"internal/lock/compensation_batch.go", "b.IDs, b.compensations = append(b.IDs, d.ID), append(b.compensations, d)", "b.IDs, b.compensations = append(b.IDs, d.ID+1), append(b.compensations, d)", "the compensations that are due are those that are settled"},
-	{"internal/lock/compensation_batch.go", "\treturn c.Action != NoCommand && (c.ID == d.ID || c.Batch != nil && slices.Contains(c.Batch.IDs, d.ID))", "\treturn c.Action != NoCommand && c.ID == d.ID", "survives: a compensation that is forgiven while its release is out is one that the server has forgotten"},
-	{"internal/lock/command.go", "\treturn c.req != nil || c.Batch != nil || c.Action", "\treturn c.req != nil || c.Action", "survives: what is not sent is chosen again, without the try"},
+	{"internal/lock/compensation_batch.go", "\t\tif d.due && d != first {\n", "\t\tif d != first {\n", "survives: what is released once more is released"},
+	{"internal/lock/compensation_batch.go", "d != nil && yield(d.ID)", "d != nil && yield(d.ID+1)", "the compensations that are due are those that are settled"},
+	{"internal/lock/compensation_batch.go", "slices.Collect(c.BatchedIDs), d.ID)", "[]int64{}, d.ID)", "survives: a compensation that is forgiven while its release is out is one that the server has forgotten"},
+	{"internal/lock/command.go", "\treturn c.req != nil || c.Batched != 0 || c.Action", "\treturn c.req != nil || c.Action", "survives: what is not sent is chosen again, without the try"},
 	// Hand-over.
 	{"internal/lock/handover.go", "|| h.releaseInDoubt || h.mayCountMore", "|| h.mayCountMore", "rare: a grant whose release may be executed is not handed over"},
 	{"internal/lock/handover.go", "!h.watchdog || h.mustRelease ||", "!h.watchdog ||", "rare: a grant that has left the renewals is not handed over"},
@@ -257,12 +257,12 @@ var mutants = []mutant{
 	{"permit.go", "\tif !sh.Fits(s.m.key) {", "\tif false {", "what has no PermitSemaphore's name is given no permits"},
 
 	// A release and the acquire of the next one.
-	{"internal/lock/compensation_batch.go", "\t\tif release.hold != nil {\n\t\t\trelease.Action = Releasing\n\t\t\tr.releaseReplied(&release, &one, rd)\n", "\t\tif release.hold != nil {\n", "a release that goes with an acquire is one"},
-	{"internal/lock/compensation_batch.go", "release.Action = Releasing\n", "release.Action = Decrementing\n", "rare: if its answer is lost, it may have been executed"},
+	{"internal/lock/compensation_batch.go", "\t\tr.releaseReplied(&release, &one, rd)\n", "", "a release that goes with an acquire is one"},
+	{"internal/lock/compensation_batch.go", "release.hold = Releasing, h.ID", "release.hold = Decrementing, h.ID", "rare: if its answer is lost, it may have been executed"},
 	{"internal/lock/compensation_batch.go", "\th.mustRelease = true // if this is in vain", "\t// if this is in vain", "rare: a release that was in vain with an acquire is repeated alone"},
 	{"internal/lock/handover.go", "return t.Acks != 0 ||", "return", "replicas acknowledge each holder"},
-	{"internal/lock/release.go", "h.handOvers > 0 && c.Batch == nil {", "h.handOvers > 0 {", "rare: no turn is skipped by that"},
-	{"internal/driver/reply.go", "\t\tcase i > n:\n\t\t\ttoken = e.Int\n", "\t\tcase i > n:\n", "a token of a grant that went with a release reaches its hold"},
+	{"internal/lock/release.go", "h.handOvers > 0 && c.Batched == 0 {", "h.handOvers > 0 {", "rare: no turn is skipped by that"},
+	{"internal/driver/reply.go", "\t\tcase i > n:\n\t\t\to.Token = e.Int\n", "\t\tcase i > n:\n", "a token of a grant that went with a release reaches its hold"},
 	{"internal/script/call.go", "if counts = counts && lease != 0; counts {", "if counts = false; counts {", "and it is counted"},
 
 	// Of the attack on removals and refusals.
