@@ -347,7 +347,7 @@ func (e *Engine) close() error {
 	_ = e.table.Client.Close() // fails what is unanswered: see lock.ClientClosed
 	e.table.Drop()
 	e.table.Timers.Close()
-	e.hooks.close()
+	e.hooks.queue.Close()
 	quiet := e.awaitQuiet(timeout)
 	e.exec.Close()
 	refused, delayed := e.table.Refused()

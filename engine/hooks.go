@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -76,76 +75,25 @@ type ConnEvent struct {
 
 const maxHooksQueued = 1 << 16
 
-// hookSet calls the hooks, on one goroutine that exists while there is something
-// to call. mu may be taken under any lock of this package and takes none.
+// hookSet calls the hooks, one after another.
 type hookSet struct {
 	Hooks
 	acquired bool
 	logger   *slog.Logger // nil: silent
-	exec     *executor.Executor
+	queue    executor.Queue
 	dropped  atomic.Uint64
-
-	mu      sync.Mutex
-	queue   []func()
-	running bool
-	closed  bool
 }
 
 func (s *hookSet) init(h Hooks, logger *slog.Logger, exec *executor.Executor) {
-	s.Hooks, s.logger, s.exec = h, logger, exec
+	s.Hooks, s.logger = h, logger
+	s.queue.Init(exec, maxHooksQueued)
 	s.acquired = h.Acquired != nil
 }
 
 func (s *hookSet) push(call func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || len(s.queue) >= maxHooksQueued {
+	if !s.queue.Push(call) {
 		s.dropped.Add(1)
-		return
 	}
-	s.queue = append(s.queue, call)
-	if !s.running {
-		s.running = true
-		s.exec.Spawn(s.run)
-	}
-}
-
-// run makes the calls. If one ends its goroutine (runtime.Goexit: t.Fatal does that),
-// another goroutine goes on after it.
-func (s *hookSet) run() {
-	var batch []func()
-	through := false
-	defer func() {
-		if !through {
-			s.mu.Lock()
-			s.queue = append(batch, s.queue...)
-			s.mu.Unlock()
-			s.exec.Spawn(s.run)
-		}
-	}()
-	for {
-		s.mu.Lock()
-		batch = s.queue
-		s.queue = nil
-		s.running = len(batch) > 0
-		s.mu.Unlock()
-		if len(batch) == 0 {
-			through = true
-			return
-		}
-		for len(batch) > 0 {
-			call := batch[0]
-			batch = batch[1:]
-			call()
-		}
-	}
-}
-
-// close refuses further calls; those that are queued are made.
-func (s *hookSet) close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 }
 
 // hookAcquired tells the hook of a verdict. The caller holds the shard's lock, so that no
