@@ -35,7 +35,7 @@ type redLockAcquisition struct {
 }
 
 // startRedLockAcquisition starts to ask for the lock. It does not block. parents are those that held carries.
-func startRedLockAcquisition(ctx context.Context, l *quorumLock, o options, held *heldContext, parents []*lockHold, once, async bool) (*redLockAcquisition, *Future[*Hold]) {
+func startRedLockAcquisition(ctx context.Context, l *several, o options, held *heldContext, parents []*lockHold, once, async bool) (*redLockAcquisition, *Future[*Hold]) {
 	q := &redLockAcquisition{locks: l.locks, opts: o, group: newGroup(1)}
 	cfg := quorum.Config{Order: l.order, Once: once}
 	if o.lease == 0 {
