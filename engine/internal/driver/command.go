@@ -109,7 +109,7 @@ func (c *command) NeedsAck(v resp.Value) bool {
 	case c.Cmd.Batched != 0:
 		v = parts(v, &c.Cmd, new(lock.Outcome))
 	case c.Cmd.Action == lock.Acquiring:
-		v, _ = kind.Kind(c.Cmd.Kind).Granted(v)
+		v, _, _ = kind.Kind(c.Cmd.Kind).Granted(v)
 	}
 	return c.Cmd.Action == lock.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }

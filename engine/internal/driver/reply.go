@@ -35,8 +35,7 @@ func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
 		}
 	}
 	if o.Err == nil && what == lock.Acquiring && c.Batched == 0 {
-		o.Holder = kind.Kind(c.Kind).Holder(v)
-		v, o.Token = kind.Kind(c.Kind).Granted(v)
+		v, o.Token, o.Holder = kind.Kind(c.Kind).Granted(v)
 	}
 	if o.Err == nil && what == lock.Extending {
 		// renew answers a list; ours has one element.

@@ -223,10 +223,10 @@ var mutants = []mutant{
 	{"internal/lock/subscription.go", "!polls && w.Listen()", "(!polls || w.tries > 2) && w.Listen()", "who polls does not subscribe"},
 	// FencedMutex.
 	{"internal/kind/fenced.go", "lock.Traits{Batches: true}", "lock.Traits{LocalHandOver: true}", "each hold has a token of its own"},
-	{"internal/kind/wire.go", "\t\tif i == 0 {", "\t\tif i == 1 {", "the token comes after the code"},
+	{"internal/kind/wire.go", "\t\tcase i == 0:", "\t\tcase i == 1:", "the token comes after the code"},
 	{"internal/lock/hold.go", "\t\tif o.Token != 0 {", "\t\tif false {", "a hold has the token of its grant"},
 	{"internal/lock/hold.go", "\tif h = h.Root(); h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "\tif h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "a re-entry has the token of its hold"},
-	{"internal/driver/reply.go", "\t\tv, o.Token = kind.Kind(c.Kind).Granted(v)\n", "\t\tv, _ = kind.Kind(c.Kind).Granted(v)\n", "a token reaches its hold"},
+	{"internal/driver/reply.go", "\t\tv, o.Token, o.Holder = ", "\t\tv, _, o.Holder = ", "a token reaches its hold"},
 	// FairMutex.
 	{"internal/lock/fairqueue.go", "\tif x.queued || a.trying {", "\tif false {", "who gives up leaves the queue"},
 	{"internal/lock/fairqueue.go", "\tif x.queued || a.trying {", "\tif x.queued {", "a try that is out may queue its owner"},
