@@ -116,21 +116,7 @@ func (g *group) End(why error) {
 		return
 	}
 	defer close(g.done)
-	endThese(contexts.InOrder(), why)
-}
-
-// endThese ends all, even if one panics: then the panic goes on after that.
-func endThese(contexts []*heldContext, why error) {
-	defer func() {
-		if len(contexts) > 0 {
-			endThese(contexts, why)
-		}
-	}()
-	for len(contexts) > 0 {
-		c := contexts[0]
-		contexts = contexts[1:]
-		c.End(why)
-	}
+	driver.EndAll(contexts.InOrder(), why)
 }
 
 // forget takes out a context that has ended before the locks.

@@ -81,14 +81,15 @@ func endContexts(ended *lock.Hold) {
 func endHolds(h *lock.Hold) {
 	if h != nil {
 		defer endHolds(h.NextEnded()) // even if one panics
-		endAll(h.Contexts(), h.Ending())
+		EndAll(h.Contexts(), h.Ending())
 	}
 }
 
-func endAll(contexts []lock.Context, why error) {
+// EndAll ends all of them, even if one panics: then the panic goes on after that.
+func EndAll[C lock.Context](contexts []C, why error) {
 	defer func() {
-		if len(contexts) > 0 { // one has panicked
-			endAll(contexts, why)
+		if len(contexts) > 0 {
+			EndAll(contexts, why)
 		}
 	}()
 	for len(contexts) > 0 {

@@ -147,7 +147,7 @@ var mutants = []mutant{
 	{"internal/driver/closing.go", "\tif !t.Closing() {\n\t\treturn\n\t}\n\twhy", "\twhy", "Close says what was denied since it began"},
 	{"engine.go", "\te.table.Drop()\n", "", "what is left when Close gives up ends, too"},
 	{"internal/driver/closing.go", "\t\t\tt.lookAgain() // the token that woke us was the other's too\n", "", "Close and Shutdown may wait both"},
-	{"internal/lock/hold_end.go", "\t\t\ta.fail(lockerr.ErrClosed, rd)\n", "\t\t\t_ = a\n\t\t\tbreak\n", "Shutdown fails re-entries that wait"},
+	{"internal/lock/hold_end.go", "\t\t\t\t\tfailEach(&h.extra.children, lockerr.ErrClosed, rd)\n", "", "Shutdown fails re-entries that wait"},
 	{"internal/lock/hold_end.go", "\t\tif d.idle() {\n", "\t\tif false {\n", "Close does not wait for the second payment of a compensation"},
 	{"internal/lock/hold_end.go", "\t\t\tr.lose(h, EngineClosed, rd)\n", "", "survives: Close has ended all holds before it gives up"},
 	// Semaphores.
@@ -167,7 +167,7 @@ var mutants = []mutant{
 	{"internal/counter/reply.go", "\t\t\top.end(answer, nil, rd)\n", "\t\t\top.end(1, nil, rd)\n", "Drain, SetPermits and Available say what the server has answered"},
 	{"internal/driver/counter.go", "r != nil && r.InUse() || s.groups", "r != nil && false || s.groups", "the name of a lock that is held is no semaphore"},
 	{"internal/driver/counter.go", "r.InUse() || s.groups[k.Name] != nil {", "r.InUse() {", "nor is that of a lock that is read, or of permits"},
-	{"internal/driver/shard.go", " && !s.counting(k.Name)\n", "\n", "the name of a semaphore in use is no lock"},
+	{"internal/driver/shard.go", " && s.countInUse(k.Name) == nil\n", "\n", "the name of a semaphore in use is no lock"},
 	// Latches.
 	{"internal/counter/reply.go", "\t\trefused = o.Answers[len(c.Ops)] > 0\n", "\t\trefused = o.Answers[len(c.Ops)] > 1\n", "a latch opens at zero"},
 	{"internal/counter/reply.go", "\t\t\tt.failAwaiting(nil, rd)\n", "", "who awaits a latch that is open is told"},
