@@ -119,8 +119,14 @@ func (g *group) End(why error) {
 	driver.EndAll(contexts.InOrder(), why)
 }
 
-// forget takes out a context that has ended before the locks.
-func (g *group) forget(c *heldContext) {
+// The methods below are those of hold that are the same for all groups.
+
+func (g *group) owner() string          { return "" }
+func (g *group) token() int64           { return 0 }
+func (g *group) permitIDs() []string    { return nil }
+func (g *group) ended() <-chan struct{} { return g.done }
+
+func (g *group) detach(c *heldContext) {
 	g.mu.Lock()
 	c.over = true
 	g.contexts.Remove(c)

@@ -54,15 +54,11 @@ func (m *multiHold) find(e *Engine, k driver.Key) *lockHold {
 }
 
 func (m *multiHold) name() string            { return nameOf(m.of) }
-func (m *multiHold) owner() string           { return "" }
-func (m *multiHold) token() int64            { return 0 }
-func (m *multiHold) permitIDs() []string     { return nil }
 func (m *multiHold) describe() string        { return namesOf(m.of) }
 func (m *multiHold) home() *Engine           { return m.of[0].home }
 func (m *multiHold) locks() []*lockHold      { return m.holds }
 func (m *multiHold) parts() []*lockHold      { return m.holds }
 func (m *multiHold) patience() time.Duration { return releaseTimeout(m.of) }
-func (m *multiHold) ended() <-chan struct{}  { return m.done }
 
 func (m *multiHold) servers() []string {
 	var all []string
@@ -111,8 +107,6 @@ func (m *multiHold) attach(c *heldContext) error {
 	}
 	return m.add(c)
 }
-
-func (m *multiHold) detach(c *heldContext) { m.forget(c) }
 
 func (m *multiHold) unlock(ctx context.Context) error { return m.unlockAll(true).wait(ctx, m) }
 

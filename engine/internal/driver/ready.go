@@ -46,9 +46,15 @@ func (t *Table) advanceReaders(writers *lock.Entry, why error) {
 
 // transition makes a transition of one of several names, each of which has its own Ready.
 func (s *Shard) transition(r *lock.Entry, with func(*lock.Entry, *lock.Ready)) {
+	s.do(func(rd *lock.Ready) { with(r, rd) })
+}
+
+// do makes a transition under the shard's lock, and does what that leaves to be done. It costs an
+// allocation, for the Ready, so it is for what is rare.
+func (s *Shard) do(transition func(rd *lock.Ready)) {
 	var rd lock.Ready
 	s.mu.Lock()
-	with(r, &rd)
+	transition(&rd)
 	s.mu.Unlock()
 	s.Table.Apply(&rd)
 }
