@@ -135,41 +135,20 @@ func (m *multiHold) extend(ctx context.Context, d time.Duration) error {
 	}
 	patience, stop := m.home().world.After(wait)
 	defer stop()
-	all := make([]oneExtend, len(m.holds))
+	all := make([]*driver.Extension, len(m.holds))
 	for i, h := range m.holds {
-		x := driver.NewExtension(d)
-		ahead, err := h.StartExtend(x)
-		all[i] = oneExtend{h, x, ahead, err}
+		all[i] = h.StartExtend(d)
 	}
+	// One lock after the other would take a round trip each.
 	for again := true; again; {
 		again = false
-		for i := range all {
-			again = all[i].follow(ctx, patience) || again
+		for _, x := range all {
+			again = x.Follow(ctx, patience) || again
 		}
 	}
 	errs := make([]error, len(m.holds))
-	for i, one := range all {
-		errs[i] = withName(one.h.Name, one.h.AwaitExtend(ctx, one.x, one.ahead, one.err, patience))
+	for i, h := range m.holds {
+		errs[i] = withName(h.Name, all[i].Await(ctx, patience))
 	}
 	return joined(errs)
-}
-
-// oneExtend is the part of one lock in an Extend of several.
-type oneExtend struct {
-	h        *lockHold
-	x, ahead *driver.Extension
-	err      error
-}
-
-// follow has x sent when the Extend ahead of it is done, without waiting for the answer: one
-// lock after the other would take a round trip each. It reports whether yet another was faster.
-func (o *oneExtend) follow(ctx context.Context, patience <-chan struct{}) bool {
-	if o.ahead == nil {
-		return false
-	}
-	if o.h.home().world.Wait(o.ahead.Done(), ctx.Done(), patience) != 0 {
-		return false
-	}
-	o.ahead, o.err = o.h.StartExtend(o.x)
-	return o.ahead != nil
 }

@@ -127,7 +127,7 @@ var mutants = []mutant{
 	{"internal/lock/extend.go", "\t\tx.dropped = true\n", "\t\th.extra.extend = nil\n", "an Extend that nobody waits for keeps its place until the reply"},
 	{"internal/lock/extend.go", "\tcase h.more().extend != nil:", "\tcase false:", "one Extend of a hold is sent at a time"},
 	{"internal/lock/hold_end.go", "\t\tx.extend.finish(h.extendable())\n", "", "the end of a hold ends its Extend"},
-	{"multi_hold.go", "one.h.AwaitExtend(ctx, one.x, one.ahead, one.err, patience)", "one.err", "an Extend of several locks waits for all of them"},
+	{"multi_hold.go", "all[i].Await(ctx, patience)", "all[i].Err", "an Extend of several locks waits for all of them"},
 	{"multi_hold.go", "at.Before(first) {", "false {", "several locks are valid until the first of them ends"},
 	{"multi_hold.go", "\t\twhy = h.Look()\n", "\t\t_, why = h, m.holds[0].Look()\n", "Err of several locks looks at each of them"},
 	{"quorum_hold.go", "\t\tif extended == q.Majority() {", "\t\tif extended == 1 {", "an Extend of a RedLock needs a majority"},
