@@ -54,15 +54,11 @@ func (m *multiHold) find(e *Engine, k driver.Key) *lockHold {
 }
 
 func (m *multiHold) name() string            { return nameOf(m.of) }
-func (m *multiHold) owner() string           { return "" }
-func (m *multiHold) token() int64            { return 0 }
-func (m *multiHold) permitIDs() []string     { return nil }
 func (m *multiHold) describe() string        { return namesOf(m.of) }
 func (m *multiHold) home() *Engine           { return m.of[0].home }
 func (m *multiHold) locks() []*lockHold      { return m.holds }
 func (m *multiHold) parts() []*lockHold      { return m.holds }
 func (m *multiHold) patience() time.Duration { return releaseTimeout(m.of) }
-func (m *multiHold) ended() <-chan struct{}  { return m.done }
 
 func (m *multiHold) servers() []string {
 	var all []string
@@ -112,8 +108,6 @@ func (m *multiHold) attach(c *heldContext) error {
 	return m.add(c)
 }
 
-func (m *multiHold) detach(c *heldContext) { m.forget(c) }
-
 func (m *multiHold) unlock(ctx context.Context) error {
 	return unlockGroup(ctx, m, m.unlockAll)
 }
@@ -146,41 +140,20 @@ func (m *multiHold) extend(ctx context.Context, d time.Duration) error {
 	}
 	patience, stop := m.home().world.After(wait)
 	defer stop()
-	all := make([]oneExtend, len(m.holds))
+	all := make([]*driver.Extension, len(m.holds))
 	for i, h := range m.holds {
-		x := driver.NewExtension(d)
-		ahead, err := h.StartExtend(x)
-		all[i] = oneExtend{h, x, ahead, err}
+		all[i] = h.StartExtend(d)
 	}
+	// One lock after the other would take a round trip each.
 	for again := true; again; {
 		again = false
-		for i := range all {
-			again = all[i].follow(ctx, patience) || again
+		for _, x := range all {
+			again = x.Follow(ctx, patience) || again
 		}
 	}
 	errs := make([]error, len(m.holds))
-	for i, one := range all {
-		errs[i] = withName(one.h.Name, one.h.AwaitExtend(ctx, one.x, one.ahead, one.err, patience))
+	for i, h := range m.holds {
+		errs[i] = withName(h.Name, all[i].Await(ctx, patience))
 	}
 	return joined(errs)
-}
-
-// oneExtend is the part of one lock in an Extend of several.
-type oneExtend struct {
-	h        *lockHold
-	x, ahead *driver.Extension
-	err      error
-}
-
-// follow has x sent when the Extend ahead of it is done, without waiting for the answer: one
-// lock after the other would take a round trip each. It reports whether yet another was faster.
-func (o *oneExtend) follow(ctx context.Context, patience <-chan struct{}) bool {
-	if o.ahead == nil {
-		return false
-	}
-	if o.h.home().world.Wait(o.ahead.Done(), ctx.Done(), patience) != 0 {
-		return false
-	}
-	o.ahead, o.err = o.h.StartExtend(o.x)
-	return o.ahead != nil
 }

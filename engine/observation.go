@@ -111,7 +111,7 @@ func (m Mutex) observePart(of *observation, whole string, once bool) *observatio
 	if of != nil { // the whole may be of another engine, without an Observer
 		o.ctx = of.ctx
 	}
-	e.calls.Push(func() {
+	e.report(func() {
 		if next := e.observer.AcquireStart(o.ctx, a); next != nil {
 			o.ctx = next
 		}
@@ -154,7 +154,7 @@ func (o *observation) finish(err error) {
 	o.end.Err, o.end.Wait, o.end.Time = err, o.held.Sub(o.begun), o.at(o.held)
 	defer o.leave()
 	if o.queued {
-		o.home.calls.Push(o.acquireEnd)
+		o.home.report(o.acquireEnd)
 	} else {
 		o.acquireEnd()
 	}
@@ -208,7 +208,7 @@ func (o *observation) over(why LostReason) {
 	}
 	o.phase = toReport
 	if !o.busy && o.reportsLocked() {
-		o.home.calls.Push(o.holdEnd)
+		o.home.report(o.holdEnd)
 	}
 }
 
@@ -239,7 +239,7 @@ func (o *observation) leave() (unlocked bool) {
 		return false
 	}
 	if o.queued {
-		o.home.calls.Push(o.holdEnd)
+		o.home.report(o.holdEnd)
 	} else {
 		o.holdEnd()
 	}
@@ -265,7 +265,7 @@ func (o *observation) released(err error, waited bool) {
 		o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end)
 		return
 	}
-	o.home.calls.Push(func() { o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end) })
+	o.home.report(func() { o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end) })
 }
 
 // unlockGroup is Unlock of several locks.
@@ -325,7 +325,7 @@ func (e *Engine) renewed(r watchdog.BatchResult) {
 		return
 	}
 	end := RenewEnd{Server: e.table.Client.AddrOf(uint64(r.Slot)), Holds: r.Holds, Lag: r.Lag, RTT: r.RTT, Err: r.Err}
-	e.calls.Push(func() { e.observer.RenewEnd(end) })
+	e.report(func() { e.observer.RenewEnd(end) })
 }
 
 func (e *Engine) connChanged(s resp.State) {
@@ -333,5 +333,5 @@ func (e *Engine) connChanged(s resp.State) {
 		return
 	}
 	change := ConnChange{Addr: s.Addr, Role: s.Role.String(), Lane: s.Lane, Up: s.Up, Err: s.Err}
-	e.calls.Push(func() { e.observer.ConnChange(change) })
+	e.report(func() { e.observer.ConnChange(change) })
 }

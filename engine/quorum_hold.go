@@ -11,20 +11,18 @@ import (
 )
 
 // quorumHold is a QuorumLock that is held: by a majority of its servers at least.
-type quorumHold struct{ q *redLockAcquisition }
+type quorumHold struct {
+	*group
+	q *redLockAcquisition
+}
 
-func (h quorumHold) name() string            { return h.q.locks[0].name }
-func (h quorumHold) owner() string           { return "" }
-func (h quorumHold) token() int64            { return 0 }
-func (h quorumHold) permitIDs() []string     { return nil }
-func (h quorumHold) describe() string        { return quorumText(h.q.locks) }
-func (h quorumHold) home() *Engine           { return h.q.home }
-func (h quorumHold) parts() []*lockHold      { return h.locks() }
-func (h quorumHold) observed() *observation  { return h.q.group.observed() }
-func (h quorumHold) patience() time.Duration { return releaseTimeout(h.q.locks) }
-func (h quorumHold) ended() <-chan struct{}  { return h.q.group.done }
+func (h *quorumHold) name() string            { return h.q.locks[0].name }
+func (h *quorumHold) describe() string        { return quorumText(h.q.locks) }
+func (h *quorumHold) home() *Engine           { return h.q.home }
+func (h *quorumHold) parts() []*lockHold      { return h.locks() }
+func (h *quorumHold) patience() time.Duration { return releaseTimeout(h.q.locks) }
 
-func (h quorumHold) locks() (all []*lockHold) {
+func (h *quorumHold) locks() (all []*lockHold) {
 	h.q.mu.Lock()
 	defer h.q.mu.Unlock()
 	for i := range h.q.Members {
@@ -35,7 +33,7 @@ func (h quorumHold) locks() (all []*lockHold) {
 	return all
 }
 
-func (h quorumHold) find(e *Engine, k driver.Key) *lockHold {
+func (h *quorumHold) find(e *Engine, k driver.Key) *lockHold {
 	h.q.mu.Lock()
 	defer h.q.mu.Unlock()
 	for i, m := range h.q.locks {
@@ -46,7 +44,7 @@ func (h quorumHold) find(e *Engine, k driver.Key) *lockHold {
 	return nil
 }
 
-func (h quorumHold) servers() []string {
+func (h *quorumHold) servers() []string {
 	q := h.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,7 +57,7 @@ func (h quorumHold) servers() []string {
 	return all
 }
 
-func (h quorumHold) validUntil() time.Time {
+func (h *quorumHold) validUntil() time.Time {
 	q := h.q
 	now := q.home.clock.Now()
 	q.mu.Lock()
@@ -71,7 +69,7 @@ func (h quorumHold) validUntil() time.Time {
 	return q.home.clock.Wall().Add(at.Sub(now))
 }
 
-func (h quorumHold) acked() int {
+func (h *quorumHold) acked() int {
 	acked := make([]int, len(h.q.locks))
 	for i, one := range h.locks() {
 		acked[i] = one.acked()
@@ -81,7 +79,7 @@ func (h quorumHold) acked() int {
 
 // err is a *LostError if too few servers are left: the text says what became of which. What is
 // left then is given back.
-func (h quorumHold) err() error {
+func (h *quorumHold) err() error {
 	q := h.q
 	if why := q.group.settle(nil); why != nil {
 		return why
@@ -112,29 +110,27 @@ func (h quorumHold) err() error {
 
 // A re-entry does not follow to servers that join later, or that lost the lock and grant it
 // again. So it may be lost sooner than the hold that it re-enters.
-func (h quorumHold) attach(c *heldContext) error {
+func (h *quorumHold) attach(c *heldContext) error {
 	if why := h.err(); why != nil {
 		return why
 	}
-	return h.q.group.add(c)
+	return h.add(c)
 }
-
-func (h quorumHold) detach(c *heldContext) { h.q.group.forget(c) }
 
 // unlock returns when a majority of the servers has released it, as nobody needs more; the
 // releases at the others go on in the background.
-func (h quorumHold) unlock(ctx context.Context) error {
+func (h *quorumHold) unlock(ctx context.Context) error {
 	return unlockGroup(ctx, h, h.unlockAll)
 }
 
-func (h quorumHold) unlockAsync(byUser bool) *Future[struct{}] {
+func (h *quorumHold) unlockAsync(byUser bool) *Future[struct{}] {
 	if byUser {
 		return unlockGroupAsync(h, h.unlockAll)
 	}
 	return &h.unlockAll(false).fut
 }
 
-func (h quorumHold) unlockAll(byUser bool) *groupUnlock {
+func (h *quorumHold) unlockAll(byUser bool) *groupUnlock {
 	q := h.q
 	soon := byUser && q.group.endsSoon()
 	why := h.err() // also by the clock
@@ -171,11 +167,11 @@ func (h quorumHold) unlockAll(byUser bool) *groupUnlock {
 }
 
 // extend returns when a majority has done so, else the error joins those of the servers.
-func (h quorumHold) extend(ctx context.Context, d time.Duration) error {
+func (h *quorumHold) extend(ctx context.Context, d time.Duration) error {
 	return withName(h.name(), h.extendBy(ctx, d))
 }
 
-func (h quorumHold) extendBy(ctx context.Context, d time.Duration) error {
+func (h *quorumHold) extendBy(ctx context.Context, d time.Duration) error {
 	q := h.q
 	switch why := h.err(); {
 	case ctx == nil:
@@ -194,7 +190,7 @@ func (h quorumHold) extendBy(ctx context.Context, d time.Duration) error {
 }
 
 // extendAt extends the hold where it has these votes: none, if Unlock has just taken them.
-func (h quorumHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.Duration) error {
+func (h *quorumHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.Duration) error {
 	q := h.q
 	for _, v := range votes {
 		if err := voteOf(v).hold.MayExtend(ctx, d); err != nil {

@@ -71,7 +71,7 @@ func TestQuorumHold_ServerJoins_CountsSoon(t *testing.T) {
 		eventually(t, "all three have it", func() bool { return len(h.Servers()) == 3 })
 		if i == 1 { // the others were looked at
 			eventually(t, "it counts", func() bool {
-				q := h.h.(quorumHold).q
+				q := h.h.(*quorumHold).q
 				q.mu.Lock()
 				defer q.mu.Unlock()
 				last := q.Members[1].Vote.Port.(*vote).hold
@@ -156,7 +156,7 @@ func TestQuorumHold_ExtendThatUnlockOvertakes_IsNotHeld(t *testing.T) {
 	v := s.open()
 	h := mustRedLock(t, v.lock("x"), Lease(time.Minute))
 	mustUnlock(t, h)
-	if err := h.h.(quorumHold).extendAt(ctxT(t), nil, time.Hour); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrReleased) {
+	if err := h.h.(*quorumHold).extendAt(ctxT(t), nil, time.Hour); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrReleased) {
 		t.Errorf("Extend: %v", err)
 	}
 	s.clean(v)

@@ -7,20 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
 // QuorumLock is one lock on several independent servers. It is held by the owner of a
 // majority of them. See RedLock. The zero QuorumLock is not usable: its methods return ErrInvalid.
-type QuorumLock struct{ all *quorumLock }
-
-type quorumLock struct {
-	locks []Mutex
-	order []int // in which they are asked after a refusal: that of their addresses, for all processes
-	err   error // they cannot be taken as one
-}
+type QuorumLock struct{ all *several }
 
 // maxServers bounds the servers of a QuorumLock.
 const maxServers = 100
@@ -59,12 +52,13 @@ const maxServers = 100
 // that of sentinels, and the masters are different; that two addresses are the same server
 // cannot be known.
 func RedLock(locks ...Mutex) QuorumLock {
-	l := &quorumLock{locks: slices.Clone(locks), err: cannotVote(locks)}
-	if l.err == nil {
-		l.order = make([]int, len(locks))
-		for i := range locks {
-			l.order[i] = i
-		}
+	l := newSeveral(locks)
+	// They are asked in this order after a refusal: that of their addresses, for all processes.
+	l.order = make([]int, len(locks))
+	for i := range locks {
+		l.order[i] = i
+	}
+	if l.err = cannotVote(locks); l.err == nil {
 		slices.SortStableFunc(l.order, func(a, b int) int {
 			return strings.Compare(locks[a].home.serverName(), locks[b].home.serverName())
 		})
@@ -151,7 +145,7 @@ func (l QuorumLock) Name() string {
 //
 // A lock that ctx carries is re-entered; see Hold.Context.
 func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.acquire(ctx, opts, false)
+	return l.all.acquire(ctx, opts, false)
 }
 
 // TryLock is for one answer of each server, as Mutex.TryLock, and never waits for the lock. Servers that do not
@@ -161,111 +155,17 @@ func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 // gets some servers and nobody a majority. Then all are refused. If one of them must get it,
 // use Lock with a short Wait.
 func (l QuorumLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.acquire(ctx, opts, true)
+	return l.all.acquire(ctx, opts, true)
 }
 
 // LockAsync is Lock without the waiting: it never blocks.
 func (l QuorumLock) LockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
-	return l.acquireAsync(ctx, opts, false)
+	return l.all.acquireAsync(ctx, opts, false)
 }
 
 // TryLockAsync is TryLock without waiting for the servers' answers.
 func (l QuorumLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
-	return l.acquireAsync(ctx, opts, true)
-}
-
-func (l QuorumLock) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
-	if !l.engine().isObserved() {
-		return l.await(ctx, opts, once, nil)
-	}
-	return l.acquireObserved(ctx, opts, once)
-}
-
-func (l QuorumLock) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
-	ctx, seen := l.engine().observe(ctx, Acquisition{Kind: kindRedLock, Name: l.Name(), Try: once}, false)
-	defer finishSync(seen, &h, &err, dropHold)
-	return l.await(ctx, opts, once, seen)
-}
-
-func (l QuorumLock) await(ctx context.Context, opts []Option, once bool, seen *observation) (*Hold, error) {
-	var done <-chan struct{}
-	if ctx != nil {
-		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
-	}
-	q, fut, err := l.begin(ctx, opts, once, false, seen)
-	if err != nil {
-		return nil, err
-	}
-	q.await(ctx, done, fut.Done(), fut.Abandon)
-	return fut.Result()
-}
-
-func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
-	var seen *observation
-	if e := l.engine(); e.isObserved() {
-		ctx, seen = e.observe(ctx, Acquisition{Kind: kindRedLock, Name: l.Name(), Try: once}, true)
-	}
-	_, fut, err := l.begin(ctx, opts, once, true, seen)
-	if err != nil {
-		seen.finish(err)
-		return failedFuture[*Hold](l.engine(), err)
-	}
-	return fut
-}
-
-// engine is that of the first lock, nil if there is none.
-func (l QuorumLock) engine() *Engine {
-	if l.all == nil || len(l.all.locks) == 0 {
-		return nil
-	}
-	return l.all.locks[0].home
-}
-
-// begin checks everything that can be known before anything is sent.
-func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool, seen *observation) (*redLockAcquisition, *Future[*Hold], error) {
-	o, held, parents, failed, err := l.check(ctx, opts, once)
-	if err != nil {
-		return nil, nil, failed.failEarly(err)
-	}
-	q, fut := startRedLockAcquisition(ctx, l.all, o, held, parents, once, async, seen)
-	return q, fut, nil
-}
-
-// check is begin without the beginning. If it fails it names the lock because of which.
-func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o options, held *heldContext, parents []*lockHold, failed Mutex, err error) {
-	if l.all == nil {
-		return o, nil, nil, failed, lockerr.Invalid("the zero QuorumLock: get one from RedLock")
-	}
-	locks := l.all.locks
-	if len(locks) > 0 {
-		failed = locks[0]
-	}
-	switch {
-	case l.all.err != nil:
-		return o, nil, nil, failed, l.all.err
-	case ctx == nil:
-		return o, nil, nil, failed, lockerr.ErrNoContext
-	case ctx.Err() != nil:
-		return o, nil, nil, failed, ctxwatch.CancelOf(ctx).NotAskedErr()
-	}
-	held, parents = heldIn(ctx), make([]*lockHold, len(locks))
-	for i, m := range locks {
-		e := m.home
-		if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
-			return o, nil, nil, m, err
-		}
-		if o.leaseGiven && o.lease <= drift(o.lease) {
-			return o, nil, nil, m, lockerr.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
-		}
-		parents[i] = held.carried(e, m.key)
-		if err := m.reenters(parents[i], o); err != nil {
-			return o, nil, nil, m, err
-		}
-	}
-	if o.minGiven {
-		return o, nil, nil, failed, lockerr.Invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken")
-	}
-	return o, held, parents, failed, nil
+	return l.all.acquireAsync(ctx, opts, true)
 }
 
 // Do takes the lock, runs fn and releases the lock; see Mutex.Do.

@@ -71,10 +71,10 @@ var mutants = []mutant{
 	// Batches.
 	{"internal/lock/command.go", "\tr.batchReplied(c, o, rd)\n", "", "rare: what a command has taken along is settled"},
 	{"internal/lock/compensation_batch.go", "n < maxBatch && r.hold == nil && r.mayTake(first)", "n < maxBatch && r.mayTake(first)", "survives: while there is a hold nobody tries"},
-	{"internal/lock/compensation_batch.go", "\t\tif d.due && d != but {\n", "\t\tif d != but {\n", "survives: what is released once more is released"},
-	{"internal/lock/compensation_batch.go", "b.IDs, b.compensations = append(b.IDs, d.ID), append(b.compensations, d)", "b.IDs, b.compensations = append(b.IDs, d.ID+1), append(b.compensations, d)", "the compensations that are due are those that are settled"},
-	{"internal/lock/compensation_batch.go", "\treturn c.Action != NoCommand && (c.ID == d.ID || c.Batch != nil && slices.Contains(c.Batch.IDs, d.ID))", "\treturn c.Action != NoCommand && c.ID == d.ID", "survives: a compensation that is forgiven while its release is out is one that the server has forgotten"},
-	{"internal/lock/command.go", "\treturn c.req != nil || c.Batch != nil || c.Action", "\treturn c.req != nil || c.Action", "survives: what is not sent is chosen again, without the try"},
+	{"internal/lock/compensation_batch.go", "\t\tif d.due && d != first {\n", "\t\tif d != first {\n", "survives: what is released once more is released"},
+	{"internal/lock/compensation_batch.go", "d != nil && yield(d.ID)", "d != nil && yield(d.ID+1)", "the compensations that are due are those that are settled"},
+	{"internal/lock/compensation_batch.go", "slices.Collect(c.BatchedIDs), d.ID)", "[]int64{}, d.ID)", "survives: a compensation that is forgiven while its release is out is one that the server has forgotten"},
+	{"internal/lock/command.go", "\treturn c.req != nil || c.Batched != 0 || c.Action", "\treturn c.req != nil || c.Action", "survives: what is not sent is chosen again, without the try"},
 	// Hand-over.
 	{"internal/lock/handover.go", "|| h.releaseInDoubt || h.mayCountMore", "|| h.mayCountMore", "rare: a grant whose release may be executed is not handed over"},
 	{"internal/lock/handover.go", "!h.watchdog || h.mustRelease ||", "!h.watchdog ||", "rare: a grant that has left the renewals is not handed over"},
@@ -127,7 +127,7 @@ var mutants = []mutant{
 	{"internal/lock/extend.go", "\t\tx.dropped = true\n", "\t\th.extra.extend = nil\n", "an Extend that nobody waits for keeps its place until the reply"},
 	{"internal/lock/extend.go", "\tcase h.more().extend != nil:", "\tcase false:", "one Extend of a hold is sent at a time"},
 	{"internal/lock/hold_end.go", "\t\tx.extend.finish(h.extendable())\n", "", "the end of a hold ends its Extend"},
-	{"multi_hold.go", "one.h.AwaitExtend(ctx, one.x, one.ahead, one.err, patience)", "one.err", "an Extend of several locks waits for all of them"},
+	{"multi_hold.go", "all[i].Await(ctx, patience)", "all[i].Err", "an Extend of several locks waits for all of them"},
 	{"multi_hold.go", "at.Before(first) {", "false {", "several locks are valid until the first of them ends"},
 	{"multi_hold.go", "\t\twhy = h.Look()\n", "\t\t_, why = h, m.holds[0].Look()\n", "Err of several locks looks at each of them"},
 	{"quorum_hold.go", "\t\tif extended == q.Majority() {", "\t\tif extended == 1 {", "an Extend of a RedLock needs a majority"},
@@ -147,7 +147,7 @@ var mutants = []mutant{
 	{"internal/driver/closing.go", "\tif !t.Closing() {\n\t\treturn\n\t}\n\twhy", "\twhy", "Close says what was denied since it began"},
 	{"engine.go", "\te.table.Drop()\n", "", "what is left when Close gives up ends, too"},
 	{"internal/driver/closing.go", "\t\t\tt.lookAgain() // the token that woke us was the other's too\n", "", "Close and Shutdown may wait both"},
-	{"internal/lock/hold_end.go", "\t\t\ta.fail(lockerr.ErrClosed, rd)\n", "\t\t\t_ = a\n\t\t\tbreak\n", "Shutdown fails re-entries that wait"},
+	{"internal/lock/hold_end.go", "\t\t\t\t\tfailEach(&h.extra.children, lockerr.ErrClosed, rd)\n", "", "Shutdown fails re-entries that wait"},
 	{"internal/lock/hold_end.go", "\t\tif d.idle() {\n", "\t\tif false {\n", "Close does not wait for the second payment of a compensation"},
 	{"internal/lock/hold_end.go", "\t\t\tr.lose(h, EngineClosed, rd)\n", "", "survives: Close has ended all holds before it gives up"},
 	// Semaphores.
@@ -167,7 +167,7 @@ var mutants = []mutant{
 	{"internal/counter/reply.go", "\t\t\top.end(answer, nil, rd)\n", "\t\t\top.end(1, nil, rd)\n", "Drain, SetPermits and Available say what the server has answered"},
 	{"internal/driver/counter.go", "r != nil && r.InUse() || s.groups", "r != nil && false || s.groups", "the name of a lock that is held is no semaphore"},
 	{"internal/driver/counter.go", "r.InUse() || s.groups[k.Name] != nil {", "r.InUse() {", "nor is that of a lock that is read, or of permits"},
-	{"internal/driver/shard.go", " && !s.counting(k.Name)\n", "\n", "the name of a semaphore in use is no lock"},
+	{"internal/driver/shard.go", " && s.countInUse(k.Name) == nil\n", "\n", "the name of a semaphore in use is no lock"},
 	// Latches.
 	{"internal/counter/reply.go", "\t\trefused = o.Answers[len(c.Ops)] > 0\n", "\t\trefused = o.Answers[len(c.Ops)] > 1\n", "a latch opens at zero"},
 	{"internal/counter/reply.go", "\t\t\tt.failAwaiting(nil, rd)\n", "", "who awaits a latch that is open is told"},
@@ -225,10 +225,10 @@ var mutants = []mutant{
 	{"internal/lock/subscription.go", "!polls && w.Listen()", "(!polls || w.tries > 2) && w.Listen()", "who polls does not subscribe"},
 	// FencedMutex.
 	{"internal/kind/fenced.go", "lock.Traits{Batches: true}", "lock.Traits{LocalHandOver: true}", "each hold has a token of its own"},
-	{"internal/kind/wire.go", "\t\tif i == 0 {", "\t\tif i == 1 {", "the token comes after the code"},
+	{"internal/kind/wire.go", "\t\tcase i == 0:", "\t\tcase i == 1:", "the token comes after the code"},
 	{"internal/lock/hold.go", "\t\tif o.Token != 0 {", "\t\tif false {", "a hold has the token of its grant"},
 	{"internal/lock/hold.go", "\tif h = h.Root(); h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "\tif h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "a re-entry has the token of its hold"},
-	{"internal/driver/reply.go", "\t\tv, o.Token = kind.Kind(c.Kind).Granted(v)\n", "\t\tv, _ = kind.Kind(c.Kind).Granted(v)\n", "a token reaches its hold"},
+	{"internal/driver/reply.go", "\t\tv, o.Token, o.Holder = ", "\t\tv, _, o.Holder = ", "a token reaches its hold"},
 	// FairMutex.
 	{"internal/lock/fairqueue.go", "\tif x.queued || a.trying {", "\tif false {", "who gives up leaves the queue"},
 	{"internal/lock/fairqueue.go", "\tif x.queued || a.trying {", "\tif x.queued {", "a try that is out may queue its owner"},
@@ -259,12 +259,12 @@ var mutants = []mutant{
 	{"permit.go", "\tif !sh.Fits(s.m.key) {", "\tif false {", "what has no PermitSemaphore's name is given no permits"},
 
 	// A release and the acquire of the next one.
-	{"internal/lock/compensation_batch.go", "\t\tif release.hold != nil {\n\t\t\trelease.Action = Releasing\n\t\t\tr.releaseReplied(&release, &one, rd)\n", "\t\tif release.hold != nil {\n", "a release that goes with an acquire is one"},
-	{"internal/lock/compensation_batch.go", "release.Action = Releasing\n", "release.Action = Decrementing\n", "rare: if its answer is lost, it may have been executed"},
+	{"internal/lock/compensation_batch.go", "\t\tr.releaseReplied(&release, &one, rd)\n", "", "a release that goes with an acquire is one"},
+	{"internal/lock/compensation_batch.go", "release.hold = Releasing, h.ID", "release.hold = Decrementing, h.ID", "rare: if its answer is lost, it may have been executed"},
 	{"internal/lock/compensation_batch.go", "\th.mustRelease = true // if this is in vain", "\t// if this is in vain", "rare: a release that was in vain with an acquire is repeated alone"},
 	{"internal/lock/handover.go", "return t.Acks != 0 ||", "return", "replicas acknowledge each holder"},
-	{"internal/lock/release.go", "h.handOvers > 0 && c.Batch == nil {", "h.handOvers > 0 {", "rare: no turn is skipped by that"},
-	{"internal/driver/reply.go", "\t\tcase i > n:\n\t\t\ttoken = e.Int\n", "\t\tcase i > n:\n", "a token of a grant that went with a release reaches its hold"},
+	{"internal/lock/release.go", "h.handOvers > 0 && c.Batched == 0 {", "h.handOvers > 0 {", "rare: no turn is skipped by that"},
+	{"internal/driver/reply.go", "\t\tcase i > n:\n\t\t\to.Token = e.Int\n", "\t\tcase i > n:\n", "a token of a grant that went with a release reaches its hold"},
 	{"internal/script/call.go", "if counts = counts && lease != 0; counts {", "if counts = false; counts {", "and it is counted"},
 
 	// Of the attack on removals and refusals.
