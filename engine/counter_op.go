@@ -11,7 +11,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // counterHandle names a semaphore or a latch: what both values have.
@@ -62,7 +61,6 @@ type counterOp[T any] struct {
 	fut     Future[T]
 	watch   counterWaiter
 	ended   <-chan struct{} // of a caller who waits: the Done of its context
-	started clock.Instant
 	opts    options
 	permits *permits // that it was granted
 	value   T
@@ -101,7 +99,7 @@ func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T
 		return a
 	}
 	e := a.eng
-	a.started = e.clock.Stamp()
+	a.Since = e.clock.Stamp()
 	if waits {
 		a.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
 	} else {
@@ -232,8 +230,8 @@ func (a *counterOp[T]) Granted() *counter.Permits {
 func (a *counterOp[T]) OnResult(answer int64, why error) {
 	a.value, a.err = a.verdict(a.permits, answer, why)
 	if a.what == counter.Acquire && a.eng.hooks.acquired {
-		wait := a.eng.clock.Stamp().Sub(a.started)
-		if a.started == 0 {
+		wait := a.eng.clock.Stamp().Sub(a.Since)
+		if a.Since == 0 {
 			wait = 0
 		}
 		a.eng.tellAcquired(AcquiredEvent{

@@ -120,7 +120,7 @@ func (r *Entry) share(now clock.Instant, rd *Ready) {
 	default:
 		rd.Wake = q // it sleeps because of somebody else's lock: its waiters join
 	}
-	r.joinAll(r.hold, rd)
+	r.joinAll(r.hold, now, rd)
 }
 
 // admitReaders has the waiters of r join the grant. After its turn they sleep once, waiting for the release. It reports
@@ -135,7 +135,8 @@ func (r *Entry) admitReaders(rd *Ready) bool {
 	if h == nil {
 		return false
 	}
-	if now := r.Port.Stamp(); now >= s.turnEnds {
+	now := r.Port.Stamp()
+	if now >= s.turnEnds {
 		if r.sub == nil { // else they have slept
 			r.lastAttempt = HeldHere
 			w := r.ensureSubscription()
@@ -145,7 +146,7 @@ func (r *Entry) admitReaders(rd *Ready) bool {
 		}
 		s.turnEnds = now.Add(r.Port.Config().HandOverFor)
 	}
-	r.joinAll(h, rd)
+	r.joinAll(h, now, rd)
 	return true
 }
 
@@ -170,15 +171,15 @@ func (s *Readers) yield(o *Outcome) {
 }
 
 // joinAll has the waiters of r join h.
-func (r *Entry) joinAll(h *Hold, rd *Ready) {
+func (r *Entry) joinAll(h *Hold, now clock.Instant, rd *Ready) {
 	for a := r.First(); a != nil; a = r.First() {
-		h.join(a, rd)
+		h.join(a, now, rd)
 	}
 }
 
 // join grants another hold of the grant of h.
-func (h *Hold) join(a *Request, rd *Ready) {
-	next := h.another(a)
+func (h *Hold) join(a *Request, now clock.Instant, rd *Ready) {
+	next := h.another(a, now)
 	if h.joined == nil {
 		h.joined = new(joined)
 		h.joined.holds = append(h.joined.room[:0], h)
