@@ -6,11 +6,15 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/location"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -86,7 +90,8 @@ type Config struct {
 	// ctx ends, since Close waits for it; the Close of its connections must not block, and
 	// must end their Read and Write.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-	// ClientName is shown by CLIENT LIST. Default "pawl".
+	// ClientName is shown by CLIENT LIST, with the engine's ID behind a colon, so that a lock's owner can
+	// be found there. Default "pawl".
 	ClientName string
 	// NameMapper, if set, maps every lock's name to the key on the server, as
 	// Redisson's NameMapper does. It must be a pure function.
@@ -164,6 +169,17 @@ type Config struct {
 	Logger *slog.Logger
 	// Hooks are called at events; see Hooks.
 	Hooks Hooks
+	// Service and Labels say what this process is, in the answers to Engine.Inspect of others, with
+	// its host and its process id. Service is the name of the program by default. Labels have 1 KiB at
+	// most.
+	Service string
+	Labels  map[string]string
+	// CallSites records where each lock is asked for, for the same answers. It costs about a microsecond
+	// and an allocation for each acquisition.
+	CallSites bool
+	// NoInspect: the engine does not listen for questions about its locks, and asks none. Otherwise it
+	// listens to one channel while it has locks; see docs/inspect.md.
+	NoInspect bool
 	// Lazy makes New return before the connections are up, for a service that may start
 	// before its servers. The engine then connects in the background, and tries again
 	// until it succeeds. Meanwhile Lock waits, as in any outage; see Engine.Ready and Outage.
@@ -185,6 +201,8 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Topology, "standalone")
 	setDefault(&c.ShardedPubSub, "auto")
 	setDefault(&c.ClientName, "pawl")
+	setDefault(&c.Service, filepath.Base(os.Args[0]))
+	c.Labels = maps.Clone(c.Labels)
 	setDefault(&c.Lease, 30*time.Second)
 	setDefault(&c.HandOverTime, 10*time.Millisecond)
 	setDefault(&c.FairWaitTimeout, 5*time.Minute)
@@ -249,6 +267,7 @@ func (c Config) validate() error {
 	check(c.CommandTimeout > 0, "CommandTimeout (%v) must be positive", c.CommandTimeout)
 	check(c.Replicas.valid(), "Replicas (%d) must be a number up to %d, AllReplicas or MajorityOfReplicas", int(c.Replicas), maxReplicas)
 	check(c.AckTimeout >= time.Millisecond && c.AckTimeout <= maxAckTimeout, "AckTimeout (%v) must be between 1ms and %v", c.AckTimeout, maxAckTimeout)
+	check(inspect.LabelsFit(c.Labels), "Labels must have at most %d bytes", inspect.MaxLabels)
 	check(c.DialTimeout > 0, "DialTimeout (%v) must be positive", c.DialTimeout)
 	check(c.CloseTimeout > 0, "CloseTimeout (%v) must be positive", c.CloseTimeout)
 	check(c.CommandConns > 0 && c.CommandConns <= 64, "CommandConns (%d) must be within 1 and 64", c.CommandConns)

@@ -187,6 +187,7 @@ func (h *lockHold) Ended(why lock.Loss) {
 	} else {
 		h.home().hookLost(h, LostReason(why))
 	}
+	h.Shard().Forget(&h.Hold)
 	h.unwatch()
 }
 

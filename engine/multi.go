@@ -204,6 +204,9 @@ func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o optio
 	if o.minGiven {
 		return o, nil, failed, lockerr.Invalid("MinHold does not go with several locks: one that is given back would stay taken")
 	}
+	if len(locks) > 0 {
+		o.origin = locks[0].home.originOf(held)
+	}
 	return o, parents, failed, nil
 }
 

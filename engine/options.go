@@ -36,6 +36,7 @@ type options struct {
 	outage       time.Duration
 	outageGiven  bool
 	permits      int // of a PermitSemaphore
+	origin       *lock.Origin
 }
 
 // setting is an Option made of a duration. Options are values that print as they are

@@ -47,6 +47,18 @@ func (s *Shard) Note(h *lock.Hold, o *lock.Origin) {
 // Forget forgets it. The caller holds the lock.
 func (s *Shard) Forget(h *lock.Hold) { delete(s.origins, h) }
 
+// Busy reports whether the engine has any name, and how many acquisitions have ended so far.
+func (t *Table) Busy() (now bool, sofar uint64) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		now = now || s.len() > 0
+		sofar += s.count.Acquired + s.count.NotAcquired + s.counted.Acquired + s.counted.NotAcquired
+		s.mu.Unlock()
+	}
+	return now, sofar
+}
+
 // UsesOf are the uses of one name, holds first.
 func (t *Table) UsesOf(name string, route uint64) NameUses {
 	s := t.Shard(route)

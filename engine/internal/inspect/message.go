@@ -1,8 +1,10 @@
 package inspect
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -140,6 +142,7 @@ func parseQuestion(b []byte) (*Question, error) {
 // Encode is the message of an answer. What does not fit is left out, and counted.
 func (a *Answer) Encode() []byte {
 	a.Version = version
+	a.cut()
 	a.clamp()
 	for {
 		b, err := json.Marshal(a)
@@ -175,6 +178,30 @@ func parseAnswer(b []byte) (*Answer, error) {
 	return a, nil
 }
 
+// Add adds what the engine has of a name. Of more than an answer has room for, the holds and waits
+// that have lasted longest stay.
+func (a *Answer) Add(n Name) {
+	if a.Names = append(a.Names, n); len(a.Names) >= 8*maxUses {
+		a.cut()
+	}
+}
+
+// cut keeps the names whose holds and waits have lasted longest.
+func (a *Answer) cut() {
+	if len(a.Names) > maxUses {
+		slices.SortStableFunc(a.Names, func(x, y Name) int { return cmp.Compare(y.longest(), x.longest()) })
+		a.dropFrom(maxUses)
+	}
+}
+
+// longest is how long the longest of the uses has lasted.
+func (n *Name) longest() (ms int64) {
+	for i := range n.Uses {
+		ms = max(ms, n.Uses[i].Millis)
+	}
+	return ms
+}
+
 // clamp bounds what an answer says.
 func (a *Answer) clamp() {
 	a.Host, a.Service = short(a.Host, maxText), short(a.Service, maxText)
@@ -205,8 +232,9 @@ func (a *Answer) clamp() {
 // dropFrom leaves the names from i on out.
 func (a *Answer) dropFrom(i int) {
 	for _, n := range a.Names[i:] {
-		a.More += len(n.Uses)
+		a.More += max(len(n.Uses), 1)
 	}
+	clear(a.Names[i:])
 	a.Names = a.Names[:i]
 }
 

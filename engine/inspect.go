@@ -1,0 +1,411 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/driver"
+	"github.com/pawl-lock/pawl/engine/internal/inspect"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// State is what the server knew about a lock at one moment.
+type State struct {
+	// Locked: somebody holds it.
+	Locked bool
+	// Mine: one of the holders is this engine.
+	Mine bool
+	// Mode is "" for a free lock, else "exclusive", or "read" or "write" for an RWMutex.
+	Mode string
+	// Holders are the owners that hold the lock, Redisson's included.
+	Holders []Holder
+	// TTL is what is left of the lease. It is negative if the key has no expiry, and
+	// zero for a free lock.
+	TTL time.Duration
+}
+
+// Holder is one owner of a lock.
+type Holder struct {
+	// ID is the owner on the server: "<uuid>:<number>", and ":write" after that for the writer of
+	// a read-write lock. A negative number is nobody: the lock was given up, and its MinHold
+	// keeps it taken.
+	ID string
+	// Count is how many times this owner holds the lock, re-entries included.
+	Count int
+}
+
+// State asks the server who holds the lock. It is one command and changes nothing. It waits
+// at most Config.CommandTimeout.
+func (m Mutex) State(ctx context.Context) (State, error) { return m.state(ctx, true).answer(ctx) }
+
+// StateAsync is State without the waiting. It never blocks.
+func (m Mutex) StateAsync(ctx context.Context) *Future[State] {
+	return &m.state(ctx, false).fut
+}
+
+func (m Mutex) state(ctx context.Context, waits bool) *query[State] {
+	return startQuery(ctx, m, querySpec[State]{
+		effect: readOnly,
+		encode: func(dst []byte, form resp.ScriptForm) []byte {
+			return script.AppendState(dst, form, m.key.Name)
+		},
+		result: func(v resp.Value, why error) (State, error) {
+			if why != nil {
+				return State{}, m.about(why)
+			}
+			s, err := m.stateIn(v)
+			return s, m.about(err)
+		},
+	}, waits)
+}
+
+// stateIn reads the answer.
+func (m Mutex) stateIn(v resp.Value) (State, error) {
+	var s State
+	owners, mode, ok := inspect.Owners(v, 1)
+	if !ok {
+		return State{}, lockerr.Wrap(ErrWrongType, driver.ErrReply)
+	}
+	v.Each(func(_ int, e resp.Value) bool {
+		s.TTL = time.Duration(e.Int) * time.Millisecond
+		return false
+	})
+	s.Mode = mode
+	for _, o := range owners {
+		s.Holders = append(s.Holders, Holder{ID: o.ID, Count: o.Count})
+		s.Mine = s.Mine || m.home.owns(o.ID)
+	}
+	s.Locked = len(s.Holders) > 0
+	if !s.Locked {
+		s.Mode, s.TTL = "", 0
+	} else if s.Mode == "" {
+		s.Mode = "exclusive"
+	}
+	return s, nil
+}
+
+// LockInfo is what is known of a name: up to QueueHidden what the server says, and the rest from the
+// engines, which are asked. What an engine says is a claim. Any client that may publish to the
+// channel may lie, so show it as a text of somebody else's, and do nothing because of it.
+type LockInfo struct {
+	// Name is the key on the server.
+	Name string
+	// Kind is "mutex", "fenced", "fair", "read-write", "permits", "count", or "" if there is
+	// nothing. It is as much as the keys show: a fair lock for which nobody waits is "mutex", a
+	// semaphore without taken permits, or a latch, is "count".
+	Kind string
+	// Locked, Mode and TTL are those of State.
+	Locked bool
+	Mode   string
+	TTL    time.Duration
+	// Holders are the owners of a lock, or the permits that are taken.
+	Holders []HolderInfo
+	// Queue is how many wait in the queue of a fair lock, dead ones included; Token the last fencing
+	// token; Available the free permits of a semaphore, Count the number of a count.
+	Queue     int
+	Token     int64
+	Available int
+	Count     int
+	// Hidden is why this user may not see whether there is more, QueueHidden the same of a queue.
+	Hidden, QueueHidden error
+
+	// Waiters are calls of Lock that wait, the longest first: at most 100 of each engine. Waiting
+	// counts the others, too.
+	Waiters []Use
+	Waiting int
+	// Unconfirmed are holds that engines claim to have, and that the server does not know.
+	Unconfirmed []Use
+	// Engines are the engines that answered, and those behind a holder.
+	Engines []*EngineInfo
+	// Silent is how many engines listen and did not answer in time. NotAsked is why none could be
+	// asked, nil if they were.
+	Silent   int
+	NotAsked error
+}
+
+// HolderInfo is an owner of a lock, or a permit.
+type HolderInfo struct {
+	Holder
+	TTL time.Duration // of a permit: the holders of a lock share one
+	// Engine is behind the ID; nil if the id does not say.
+	Engine *EngineInfo
+	// Uses are the holds of this owner, as its engine describes them. The plain readers of a process are one
+	// owner, and have one each.
+	Uses []Use
+}
+
+// Use is a hold, or a wait for one, as its engine describes it.
+type Use struct {
+	Engine *EngineInfo
+	// Kind is "mutex", "spin", "fenced", "fair", "read", "write", "permit", "semaphore" or "latch".
+	Kind  string
+	Since time.Time
+	// Renewals is how often the grant was renewed, 65,535 at most; Depth is 1, and 1 more for each
+	// re-entry.
+	Renewals, Depth int
+	// Site is where Lock was called, if Config.CallSites is set there.
+	Site string
+	// Under are the names of the locks that the context of a waiter carried.
+	Under []string
+}
+
+// EngineInfo is an engine, or a client of Redisson.
+type EngineInfo struct {
+	// ID is the part of its owners before the colon.
+	ID      string
+	Contact EngineContact
+	// Host, PID, Service and Labels are what it says of itself; see Config.Service.
+	Host    string
+	PID     int
+	Service string
+	Labels  map[string]string
+	// Addr is a connection of it, as the server sees it, if it did not answer.
+	Addr string
+}
+
+// EngineContact says how an engine could be reached.
+type EngineContact uint8
+
+// The contacts.
+const (
+	// Answered: it is alive.
+	Answered EngineContact = iota + 1
+	// Connected: the server has a connection of it, and it did not answer in time. It may hang, or may
+	// not listen; see Config.NoInspect.
+	Connected
+	// NotConnected: the server has no connection with its id. Its process has ended or is cut off, or it is no
+	// engine of Pawl: Redisson does not say who it is.
+	NotConnected
+	// NotVisible: it did not answer, and this user may not see the server's connections (CLIENT LIST).
+	NotVisible
+)
+
+// String returns the name.
+func (c EngineContact) String() string {
+	return [...]string{"", "answered", "connected, no answer", "not connected", "not visible"}[min(c, NotVisible)]
+}
+
+// Inspect finds out who holds a lock, who waits for it, and since when. The name may be that of any
+// synchronizer. It asks the server, and all engines that have used a lock for a second or longer;
+// it waits up to 200 ms for their answers, longer only if the server is far away. It changes nothing.
+func (e *Engine) Inspect(ctx context.Context, name string) (*LockInfo, error) {
+	m := e.Mutex(name)
+	if err := m.check(ctx); err != nil {
+		return nil, m.about(err)
+	}
+	heard := e.ask(ctx, inspect.AboutName, m.key.Name)
+	info, err := m.keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	heard.tell(info)
+	heard.reach(ctx, m, info)
+	return info, nil
+}
+
+// check is what is wrong before anything is asked.
+func (m Mutex) check(ctx context.Context) error {
+	switch {
+	case m.err != nil:
+		return m.err
+	case ctx == nil:
+		return lockerr.ErrNoContext
+	case ctx.Err() != nil:
+		return lockerr.Wrap(lockerr.NotAsked, context.Cause(ctx))
+	}
+	return nil
+}
+
+// keys is what the server says of a name.
+func (m Mutex) keys(ctx context.Context) (*LockInfo, error) {
+	info := &LockInfo{Name: m.key.Name}
+	st, why := m.State(ctx)
+	info.Locked, info.Mode, info.TTL = st.Locked, st.Mode, st.TTL
+	for _, h := range st.Holders {
+		info.Holders = append(info.Holders, HolderInfo{Holder: h})
+	}
+	var k inspect.Keys
+	var err error
+	switch {
+	case why == nil:
+		k, err = inspect.OfLock(m.key.Name, st.Mode, st.Locked, m.asks(ctx))
+	case errors.Is(why, ErrWrongType):
+		var ok bool
+		var refused error
+		k, ok, refused, err = inspect.OfCount(m.key.Name, m.asks(ctx))
+		switch {
+		case refused != nil && forbidden(refused):
+			return nil, m.about(lockerr.Wrap(errOtherThanLock, refused))
+		case err == nil && !ok:
+			return nil, why
+		}
+	default:
+		return nil, why
+	}
+	if err != nil {
+		return nil, m.about(err)
+	}
+	info.Kind, info.Queue, info.Token, info.Available, info.Count = k.Kind, k.Queue, k.Token, k.Available, k.Count
+	info.Hidden, info.QueueHidden = k.Hidden, k.QueueHidden
+	for _, p := range k.Taken {
+		info.Holders = append(info.Holders, HolderInfo{Holder: Holder{ID: p.ID, Count: 1}, TTL: p.TTL})
+	}
+	return info, nil
+}
+
+var errOtherThanLock = errors.New("it is no lock, and this user may not see what else it is (see the ACL rules in docs/operations.md)")
+
+// asks sends commands that only read to the server of the name.
+func (m Mutex) asks(ctx context.Context) inspect.Ask {
+	return func(words ...string) (v resp.Value, refused, err error) {
+		v, err = startQuery(ctx, m, querySpec[resp.Value]{
+			encode: func(dst []byte, _ resp.ScriptForm) []byte { return wire.AppendCommand(dst, words...) },
+			result: func(v resp.Value, why error) (resp.Value, error) { return v.Clone(), why },
+		}, true).answer(ctx)
+		if e, ok := err.(*resp.ServerError); ok {
+			return resp.Value{}, e, nil
+		}
+		return v, nil, err
+	}
+}
+
+// forbidden reports whether the server refuses a command to this user.
+func forbidden(err error) bool {
+	e, ok := err.(*resp.ServerError)
+	return ok && resp.RefusalOf(e).Forbidden()
+}
+
+// heard is what engines have answered.
+type heard struct {
+	inspect.Answers
+	at      time.Time
+	engines map[string]*EngineInfo
+	names   map[string][]claim
+	permits map[string]*EngineInfo // by the first half of the ids of their permits
+}
+
+// claim is what one engine says of one name.
+type claim struct {
+	engine *EngineInfo
+	inspect.Name
+}
+
+// ask asks all engines, this one included.
+func (e *Engine) ask(ctx context.Context, about, text string) *heard {
+	h := &heard{at: e.clock.Wall(), engines: make(map[string]*EngineInfo), names: make(map[string][]claim), permits: make(map[string]*EngineInfo)}
+	q := &inspect.Question{About: about, Text: []byte(text), DB: e.cfg.DB}
+	h.Err = errNoInspect
+	if !e.cfg.NoInspect {
+		w := inspect.World{
+			Client: e.table.Client, Clock: e.clock, Verb: e.table.Verb(), DB: e.cfg.DB,
+			RandRead: e.world.RandRead, After: e.world.After, Wait: e.world.Wait,
+		}
+		h.Answers = w.Ask(ctx, about, text)
+	}
+	if !e.table.Listener.Listening() {
+		h.All = append(h.All, e.answer(q))
+	}
+	for _, a := range h.All {
+		if h.engines[a.Engine] != nil {
+			continue
+		}
+		is := &EngineInfo{ID: a.Engine, Contact: Answered, Host: a.Host, PID: a.PID, Service: a.Service, Labels: a.Labels}
+		h.engines[a.Engine] = is
+		h.permits[script.PermitPrefix(a.Engine)] = is
+		for _, n := range a.Names {
+			name := string(n.Name)
+			if about == inspect.AboutName {
+				name = text
+			}
+			h.names[name] = append(h.names[name], claim{is, n})
+		}
+	}
+	return h
+}
+
+var errNoInspect = errors.New("engine: Config.NoInspect is set")
+
+// tell adds to what the server says of a name what engines say.
+func (h *heard) tell(info *LockInfo) {
+	info.Silent, info.NotAsked = h.Silent, h.Err
+	for i := range info.Holders {
+		o := &info.Holders[i]
+		if o.Engine = h.engines[inspect.EngineOf(o.ID)]; info.Kind == inspect.Permits {
+			o.Engine = h.permits[script.PermitPrefix(o.ID)]
+		}
+	}
+	for _, c := range h.names[info.Name] {
+		info.Waiting += c.Waiting
+		for i := range c.Uses {
+			u := h.use(c.engine, &c.Uses[i])
+			if !c.Uses[i].Held {
+				info.Waiters = append(info.Waiters, u)
+			} else if !info.confirm(c.engine, &c.Uses[i], u) {
+				info.Unconfirmed = append(info.Unconfirmed, u)
+			}
+		}
+	}
+	slices.SortStableFunc(info.Waiters, func(a, b Use) int { return a.Since.Compare(b.Since) })
+	for _, id := range slices.Sorted(maps.Keys(h.engines)) {
+		info.Engines = append(info.Engines, h.engines[id])
+	}
+}
+
+// confirm finds the owner of a hold among the holders. An engine can claim its own owners only.
+func (info *LockInfo) confirm(of *EngineInfo, u *inspect.Use, is Use) bool {
+	found := false
+	for i := range info.Holders {
+		o := &info.Holders[i]
+		if o.Engine == of && (o.ID == u.Owner || u.Size > 0 && script.SamePermits(o.ID, u.Owner, u.Size)) {
+			o.Uses = append(o.Uses, is)
+			found = true
+		}
+	}
+	return found
+}
+
+// use is a claim, for people.
+func (h *heard) use(of *EngineInfo, u *inspect.Use) Use {
+	is := Use{Engine: of, Kind: u.Kind, Since: h.at.Add(-u.For()), Renewals: u.Renewals, Depth: u.Depth, Site: u.Site}
+	for _, c := range u.Under {
+		is.Under = append(is.Under, string(c.Name))
+	}
+	return is
+}
+
+// reach finds out about the engines of holders that have not answered: whether the server has a
+// connection of them.
+func (h *heard) reach(ctx context.Context, m Mutex, info *LockInfo) {
+	wanted := make(map[string]bool)
+	for i := range info.Holders {
+		o := &info.Holders[i]
+		id := inspect.EngineOf(o.ID)
+		if o.Engine != nil || id == "" {
+			continue
+		}
+		if !wanted[id] {
+			wanted[id] = true
+			h.engines[id] = &EngineInfo{ID: id, Contact: NotConnected}
+			info.Engines = append(info.Engines, h.engines[id])
+		}
+		o.Engine = h.engines[id]
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	list, refused, err := m.asks(ctx)("CLIENT", "LIST")
+	found := inspect.Connections(string(list.Bytes), wanted)
+	for id := range wanted {
+		if c, ok := found[id]; ok {
+			h.engines[id].Contact, h.engines[id].Addr = Connected, c.Addr
+		} else if refused != nil || err != nil {
+			h.engines[id].Contact = NotVisible
+		}
+	}
+}
