@@ -1,94 +1,20 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
-
-// State is what the server knew about a lock at one moment.
-type State struct {
-	// Locked: somebody holds it.
-	Locked bool
-	// Mine: one of the holders is this engine.
-	Mine bool
-	// Mode is "" for a free lock, else "exclusive", or "read" or "write" for an RWMutex.
-	Mode string
-	// Holders are the owners that hold the lock, Redisson's included.
-	Holders []Holder
-	// TTL is what is left of the lease. It is negative if the key has no expiry, and
-	// zero for a free lock.
-	TTL time.Duration
-}
-
-// Holder is one owner of a lock.
-type Holder struct {
-	// ID is the owner on the server: "<uuid>:<number>", and ":write" after that for the writer of
-	// a read-write lock. A negative number is nobody: the lock was given up, and its MinHold
-	// keeps it taken.
-	ID string
-	// Count is how many times this owner holds the lock, re-entries included.
-	Count int
-}
-
-// State asks the server who holds the lock. It is one command and changes nothing. It waits
-// at most Config.CommandTimeout.
-func (m Mutex) State(ctx context.Context) (State, error) { return m.state(ctx, true).answer(ctx) }
-
-// StateAsync is State without the waiting. It never blocks.
-func (m Mutex) StateAsync(ctx context.Context) *Future[State] {
-	return &m.state(ctx, false).fut
-}
-
-func (m Mutex) state(ctx context.Context, waits bool) *query[State] {
-	return startQuery(ctx, m, querySpec[State]{
-		effect: readOnly,
-		encode: func(dst []byte, form resp.ScriptForm) []byte {
-			return script.AppendState(dst, form, m.key.Name)
-		},
-		result: func(v resp.Value, why error) (State, error) {
-			if why != nil {
-				return State{}, m.about(why)
-			}
-			s, err := m.stateIn(v)
-			return s, m.about(err)
-		},
-	}, waits)
-}
-
-// stateIn reads the answer.
-func (m Mutex) stateIn(v resp.Value) (State, error) {
-	var s State
-	owners, mode, ok := inspect.Owners(v, 1)
-	if !ok {
-		return State{}, lockerr.Wrap(ErrWrongType, driver.ErrReply)
-	}
-	v.Each(func(_ int, e resp.Value) bool {
-		s.TTL = time.Duration(e.Int) * time.Millisecond
-		return false
-	})
-	s.Mode = mode
-	for _, o := range owners {
-		s.Holders = append(s.Holders, Holder{ID: o.ID, Count: o.Count})
-		s.Mine = s.Mine || m.home.owns(o.ID)
-	}
-	s.Locked = len(s.Holders) > 0
-	if !s.Locked {
-		s.Mode, s.TTL = "", 0
-	} else if s.Mode == "" {
-		s.Mode = "exclusive"
-	}
-	return s, nil
-}
 
 // LockInfo is what is known of a name: up to QueueHidden what the server says, and the rest from the
 // engines, which are asked. What an engine says is a claim. Any client that may publish to the
@@ -279,6 +205,53 @@ func (m Mutex) asks(ctx context.Context) inspect.Ask {
 func forbidden(err error) bool {
 	e, ok := err.(*resp.ServerError)
 	return ok && resp.RefusalOf(e).Forbidden()
+}
+
+// List visits the locks whose names match a pattern (* any text, ? one byte, [a-z], \\ takes the next
+// byte as it is), on all primaries, in no order. Of each it has what Inspect has, with these exceptions. Engines are asked once, before
+// the first lock: of each engine the 100 longest holds have Uses, and Waiting counts the waits of these
+// names. The kind is "mutex" or "read-write", unless an engine says more. Locks that nobody holds, semaphores
+// and latches are not listed, nor is a hash with more than 1024 owners.
+//
+// Memory is bounded, however many locks there are. A lock that comes or goes meanwhile may be missed, and one whose
+// slot moves may come twice. If the server cannot be asked any more, the last pair has the error.
+func (e *Engine) List(ctx context.Context, pattern string) iter.Seq2[*LockInfo, error] {
+	return func(yield func(*LockInfo, error) bool) {
+		if err := (Mutex{home: e}).check(ctx); err != nil {
+			yield(nil, err)
+			return
+		}
+		heard, more := e.ask(ctx, inspect.AboutPattern, pattern), true
+		scan := inspect.Scan{Client: e.table.Client, Patience: e.cfg.CommandTimeout, After: e.world.After, Wait: e.world.Wait}
+		err := scan.Each(ctx, pattern, func(f inspect.Found) bool {
+			more = yield(heard.found(f), nil)
+			return more
+		})
+		if err != nil && more {
+			yield(nil, lockerr.Wrap(ErrUnavailable, err))
+		}
+	}
+}
+
+// found is what is known of a lock that a scan has found.
+func (h *heard) found(f inspect.Found) *LockInfo {
+	info := &LockInfo{Name: f.Name, Kind: inspect.Mutex, Locked: true, Mode: cmp.Or(f.Mode, "exclusive"), TTL: f.TTL}
+	if f.Mode != "" {
+		info.Kind = inspect.RW
+	}
+	for _, o := range f.Owners {
+		info.Holders = append(info.Holders, HolderInfo{Holder: Holder{ID: o.ID, Count: o.Count}})
+	}
+	h.tell(info)
+	for _, o := range info.Holders {
+		for _, u := range o.Uses {
+			if u.Kind == inspect.Fair || u.Kind == inspect.Fenced {
+				info.Kind = u.Kind
+			}
+		}
+	}
+	info.Unconfirmed, info.Engines = nil, nil
+	return info
 }
 
 // heard is what engines have answered.

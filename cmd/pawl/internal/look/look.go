@@ -26,7 +26,7 @@ type Terminal struct {
 
 // Commands are all of them.
 func Commands(t Terminal) []*cobra.Command {
-	return []*cobra.Command{t.inspect()}
+	return []*cobra.Command{t.inspect(), t.ls()}
 }
 
 // Formats are the values of --format.
