@@ -169,16 +169,12 @@ type Config struct {
 	Logger *slog.Logger
 	// Hooks are called at events; see Hooks.
 	Hooks Hooks
-	// Service and Labels say what this process is, in the answers to Engine.Inspect of others, with
-	// its host and its process id. Service is the name of the program by default. Labels have 1 KiB at
-	// most.
-	Service string
-	Labels  map[string]string
-	// CallSites records where each lock is asked for, for the same answers. It costs about a microsecond
-	// and an allocation for each acquisition.
+	// Service (by default the name of the program) and Labels (1 KiB at most) describe this process to
+	// others who call Engine.Inspect. CallSites tells them where each lock was asked for, for about a
+	// microsecond of each acquisition. NoInspect: this engine neither asks nor answers. See docs/inspect.md.
+	Service   string
+	Labels    map[string]string
 	CallSites bool
-	// NoInspect: the engine does not listen for questions about its locks, and asks none. Otherwise it
-	// listens to one channel while it has locks; see docs/inspect.md.
 	NoInspect bool
 	// Lazy makes New return before the connections are up, for a service that may start
 	// before its servers. The engine then connects in the background, and tries again
@@ -380,35 +376,11 @@ func ParseURL(raw string) (Config, error) {
 	if l.TLS {
 		c.TLS = &tls.Config{ServerName: l.Host, MinVersion: tls.VersionTLS12} // several servers: each under its own name
 	}
-	if err := c.takeTLS(serverName, sentinelTLS); err != nil {
+	if c.SentinelTLS, err = location.SentinelTLS(c.TLS, NoTLS, serverName, sentinelTLS); err != nil {
 		return Config{}, err
 	}
 	if err := c.withDefaults().validate(); err != nil {
 		return Config{}, err
 	}
 	return c, nil
-}
-
-// takeTLS reads what the settings say of TLS.
-func (c *Config) takeTLS(serverName, sentinelTLS string) error {
-	switch sentinelTLS {
-	case "on":
-		if c.SentinelTLS = c.TLS; c.TLS == nil {
-			c.SentinelTLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-	case "off":
-		c.SentinelTLS = NoTLS
-	}
-	if serverName == "" {
-		return nil
-	}
-	if c.TLS == nil && (c.SentinelTLS == nil || c.SentinelTLS == NoTLS) {
-		return lockerr.Invalid("the URL's tls_server_name needs TLS: write rediss instead of redis")
-	}
-	for _, cfg := range []*tls.Config{c.TLS, c.SentinelTLS} {
-		if cfg != nil && cfg != NoTLS {
-			cfg.ServerName = serverName
-		}
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -12,8 +13,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/resp"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // LockInfo is what is known of a name: up to QueueHidden what the server says, and the rest from the
@@ -55,6 +54,11 @@ type LockInfo struct {
 	NotAsked error
 }
 
+// String returns the name, and how many hold it and wait for it.
+func (i *LockInfo) String() string {
+	return fmt.Sprintf("LockInfo(%s %q, held by %d, waiting %d)", i.Kind, lockerr.Shorten(i.Name), len(i.Holders), i.Waiting)
+}
+
 // HolderInfo is an owner of a lock, or a permit.
 type HolderInfo struct {
 	Holder
@@ -69,6 +73,9 @@ type HolderInfo struct {
 // Use is a hold, or a wait for one, as its engine describes it.
 type Use struct {
 	Engine *EngineInfo
+	// Name is the lock, of a wait in a Cycle; Under are those that the context of a waiter carried.
+	Name  string
+	Under []string
 	// Kind is "mutex", "spin", "fenced", "fair", "read", "write", "permit", "semaphore" or "latch".
 	Kind  string
 	Since time.Time
@@ -77,44 +84,6 @@ type Use struct {
 	Renewals, Depth int
 	// Site is where Lock was called, if Config.CallSites is set there.
 	Site string
-	// Under are the names of the locks that the context of a waiter carried.
-	Under []string
-}
-
-// EngineInfo is an engine, or a client of Redisson.
-type EngineInfo struct {
-	// ID is the part of its owners before the colon.
-	ID      string
-	Contact EngineContact
-	// Host, PID, Service and Labels are what it says of itself; see Config.Service.
-	Host    string
-	PID     int
-	Service string
-	Labels  map[string]string
-	// Addr is a connection of it, as the server sees it, if it did not answer.
-	Addr string
-}
-
-// EngineContact says how an engine could be reached.
-type EngineContact uint8
-
-// The contacts.
-const (
-	// Answered: it is alive.
-	Answered EngineContact = iota + 1
-	// Connected: the server has a connection of it, and it did not answer in time. It may hang, or may
-	// not listen; see Config.NoInspect.
-	Connected
-	// NotConnected: the server has no connection with its id. Its process has ended or is cut off, or it is no
-	// engine of Pawl: Redisson does not say who it is.
-	NotConnected
-	// NotVisible: it did not answer, and this user may not see the server's connections (CLIENT LIST).
-	NotVisible
-)
-
-// String returns the name.
-func (c EngineContact) String() string {
-	return [...]string{"", "answered", "connected, no answer", "not connected", "not visible"}[min(c, NotVisible)]
 }
 
 // Inspect finds out who holds a lock, who waits for it, and since when. The name may be that of any
@@ -133,19 +102,6 @@ func (e *Engine) Inspect(ctx context.Context, name string) (*LockInfo, error) {
 	heard.tell(info)
 	heard.reach(ctx, m, info)
 	return info, nil
-}
-
-// check is what is wrong before anything is asked.
-func (m Mutex) check(ctx context.Context) error {
-	switch {
-	case m.err != nil:
-		return m.err
-	case ctx == nil:
-		return lockerr.ErrNoContext
-	case ctx.Err() != nil:
-		return lockerr.Wrap(lockerr.NotAsked, context.Cause(ctx))
-	}
-	return nil
 }
 
 // keys is what the server says of a name.
@@ -186,26 +142,6 @@ func (m Mutex) keys(ctx context.Context) (*LockInfo, error) {
 }
 
 var errOtherThanLock = errors.New("it is no lock, and this user may not see what else it is (see the ACL rules in docs/operations.md)")
-
-// asks sends commands that only read to the server of the name.
-func (m Mutex) asks(ctx context.Context) inspect.Ask {
-	return func(words ...string) (v resp.Value, refused, err error) {
-		v, err = startQuery(ctx, m, querySpec[resp.Value]{
-			encode: func(dst []byte, _ resp.ScriptForm) []byte { return wire.AppendCommand(dst, words...) },
-			result: func(v resp.Value, why error) (resp.Value, error) { return v.Clone(), why },
-		}, true).answer(ctx)
-		if e, ok := err.(*resp.ServerError); ok {
-			return resp.Value{}, e, nil
-		}
-		return v, nil, err
-	}
-}
-
-// forbidden reports whether the server refuses a command to this user.
-func forbidden(err error) bool {
-	e, ok := err.(*resp.ServerError)
-	return ok && resp.RefusalOf(e).Forbidden()
-}
 
 // List visits the locks whose names match a pattern (* any text, ? one byte, [a-z], \\ takes the next
 // byte as it is), on all primaries, in no order. Of each it has what Inspect has, with these exceptions. Engines are asked once, before
@@ -381,4 +317,82 @@ func (h *heard) reach(ctx context.Context, m Mutex, info *LockInfo) {
 			h.engines[id].Contact = NotVisible
 		}
 	}
+}
+
+// Cycle is a deadlock: each of its waits is for a lock that the caller of the next one holds, and the
+// last for one that the caller of the first holds.
+type Cycle []Use
+
+// Deadlocks asks all engines for waits whose callers hold other locks, and returns the cycles among these. Pawl
+// knows that a caller holds a lock if the context of its Lock carries the hold (Hold.Context, Do); others
+// are not found. A cycle is there twice, a quarter of a second apart, and the server confirms its holders. It
+// ends by itself if a wait in it is bounded. Of an engine the 100 longest waits count.
+func (e *Engine) Deadlocks(ctx context.Context) ([]Cycle, error) {
+	if err := (Mutex{home: e}).check(ctx); err != nil {
+		return nil, err
+	}
+	first, waits := e.waits(ctx)
+	cycles := inspect.Cycles(waits)
+	if len(cycles) == 0 {
+		if first.Err != nil {
+			return nil, lockerr.Wrap(ErrUnavailable, first.Err)
+		}
+		return nil, nil
+	}
+	over, stop := e.world.After(lookAgainAfter)
+	defer stop()
+	if e.world.Wait(over, ctx.Done(), nil) != 0 {
+		return nil, lockerr.Wrap(lockerr.NoAnswer, context.Cause(ctx))
+	}
+	_, later := e.waits(ctx)
+	var all []Cycle
+	for _, cycle := range cycles {
+		confirmed, err := e.confirm(ctx, waits, cycle, later)
+		if err != nil {
+			return all, err
+		}
+		if !confirmed {
+			continue
+		}
+		var c Cycle
+		for _, i := range cycle {
+			u := first.use(first.engines[waits[i].Engine], &waits[i].Use)
+			u.Name = waits[i].Name
+			c = append(c, u)
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// lookAgainAfter is how long a cycle must last.
+const lookAgainAfter = 250 * time.Millisecond
+
+// waits asks for the waits whose callers hold something.
+func (e *Engine) waits(ctx context.Context) (h *heard, all []inspect.Wait) {
+	h = e.ask(ctx, inspect.AboutWaits, "")
+	for _, a := range h.All {
+		all = append(all, a.Waits()...)
+	}
+	return h, all
+}
+
+// confirm reports whether a cycle is there still, and the server knows its owners.
+func (e *Engine) confirm(ctx context.Context, waits []inspect.Wait, cycle []int, later []inspect.Wait) (bool, error) {
+	for at, i := range cycle {
+		w, next := &waits[i], &waits[cycle[(at+1)%len(cycle)]]
+		if !slices.ContainsFunc(later, func(l inspect.Wait) bool { return w.Same(&l) }) {
+			return false, nil
+		}
+		m := Mutex{home: e, name: w.Name, route: e.table.Client.Route(w.Name)}
+		m.key.Name = w.Name
+		st, err := m.State(ctx)
+		if err != nil {
+			return false, err
+		}
+		if !slices.ContainsFunc(st.Holders, func(h Holder) bool { return h.ID == next.Holds(w.Name) }) {
+			return false, nil
+		}
+	}
+	return true, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // querySpec is what a query asks for.
@@ -90,9 +91,15 @@ func startQuery[T any](ctx context.Context, m Mutex, i querySpec[T], waits bool)
 }
 
 func (q *query[T]) check(ctx context.Context, m Mutex) error {
-	switch {
-	case q.invalid != nil:
+	if q.invalid != nil {
 		return q.invalid
+	}
+	return m.check(ctx)
+}
+
+// check is what is wrong before anything is asked.
+func (m Mutex) check(ctx context.Context) error {
+	switch {
 	case m.home == nil:
 		return errZeroMutex
 	case m.err != nil:
@@ -359,4 +366,24 @@ func (m Mutex) stateIn(v resp.Value) (State, error) {
 		s.Mode = "exclusive"
 	}
 	return s, nil
+}
+
+// asks sends commands that only read to the server of the name.
+func (m Mutex) asks(ctx context.Context) inspect.Ask {
+	return func(words ...string) (v resp.Value, refused, err error) {
+		v, err = startQuery(ctx, m, querySpec[resp.Value]{
+			encode: func(dst []byte, _ resp.ScriptForm) []byte { return wire.AppendCommand(dst, words...) },
+			result: func(v resp.Value, why error) (resp.Value, error) { return v.Clone(), why },
+		}, true).answer(ctx)
+		if e, ok := err.(*resp.ServerError); ok {
+			return resp.Value{}, e, nil
+		}
+		return v, nil, err
+	}
+}
+
+// forbidden reports whether the server refuses a command to this user.
+func forbidden(err error) bool {
+	e, ok := err.(*resp.ServerError)
+	return ok && resp.RefusalOf(e).Forbidden()
 }

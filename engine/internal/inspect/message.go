@@ -188,9 +188,13 @@ func (a *Answer) Add(n Name) {
 
 // cut keeps the names whose holds and waits have lasted longest.
 func (a *Answer) cut() {
-	if len(a.Names) > maxUses {
+	uses := 0
+	for i := range a.Names {
+		uses += len(a.Names[i].Uses)
+	}
+	if max(len(a.Names), uses) > maxUses {
 		slices.SortStableFunc(a.Names, func(x, y Name) int { return cmp.Compare(y.longest(), x.longest()) })
-		a.dropFrom(maxUses)
+		a.dropFrom(min(len(a.Names), maxUses))
 	}
 }
 

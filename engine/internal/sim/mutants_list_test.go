@@ -194,7 +194,7 @@ var mutants = []mutant{
 	{"internal/driver/ready.go", "\tsh.transition(writers, (*lock.Entry).AdvanceWriter)\n", "", "the next writer goes on after the readers"},
 	{"internal/kind/rw.go", "\t\trenewal: RenewsReaders,\n", "", "the timeout keys of readers are renewed"},
 	{"internal/kind/rw.go", "\tw.release = script.AppendWriteRelease\n", "", "the release of a writer is not that of a Mutex"},
-	{"rw.go", "\t\tif err = w.Unlock(ctx); !errors.Is(err, ErrLost) {", "\t\tif true || errors.Is(err, ErrLost) {", "who downgrades does not write any more"},
+	{"mutex.go", "\t\tif err = w.Unlock(ctx); !errors.Is(err, ErrLost) {", "\t\tif true || errors.Is(err, ErrLost) {", "who downgrades does not write any more"},
 	{"acquire.go", "\t\ta.More().Writer = carried.inner()\n", "", "what a context carries stands beside a reader"},
 	// The read grant of a process.
 	{"internal/lock/readers.go", "h.state == releasing && h.leaveOthers():", "h.state == releasing && h.place != 0 && h.leaveOthers():", "the last reader releases, not the first"},
