@@ -85,6 +85,8 @@ tidy-check: ## complain about a go.mod that is not tidy
 	$(GO) mod tidy -diff
 	$(GO) -C bench/peers mod tidy -diff
 	$(GO) -C examples/fencing mod tidy -diff
+	$(GO) -C plugin/pawlprom mod tidy -diff
+	$(GO) -C plugin/pawlotel mod tidy -diff
 
 # One processor of each: no file of the project is for one alone.
 cross: ## build and vet for macOS and Windows, and without gnet
@@ -96,7 +98,7 @@ cross: ## build and vet for macOS and Windows, and without gnet
 	$(GO) build -tags pawl_nognet ./...
 
 peers: ## vet, lint, build and race-test the modules of their own: the comparison with other clients, the example with a database
-	@set -e; for module in bench/peers examples/fencing; do \
+	@set -e; for module in bench/peers examples/fencing plugin/pawlprom plugin/pawlotel; do \
 		$(GO) -C $$module vet ./...; \
 		$(GO) -C $$module build -o /dev/null ./...; \
 		$(GO) -C $$module run $(STATICCHECK) ./...; \

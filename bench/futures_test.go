@@ -217,13 +217,13 @@ func TestAnInterruptedRunGivesEverythingBack(t *testing.T) {
 func TestRenewalsAreSpreadOverFullSeconds(t *testing.T) {
 	t.Parallel()
 	var r renewals
-	r.add(engine.RenewedEvent{Holds: 1000}) // before: not counted
+	r.add(engine.RenewEnd{Holds: 1000}) // before: not counted
 	r.begin()
 	r.mu.began = r.mu.began.Add(-3500 * time.Millisecond)
 	r.mu.seconds = []int64{10, 0, 20}
 	r.mu.total = 30
-	r.add(engine.RenewedEvent{Holds: 64})
-	r.add(engine.RenewedEvent{Holds: 64, Err: errors.New("refused")})
+	r.add(engine.RenewEnd{Holds: 64})
+	r.add(engine.RenewEnd{Holds: 64, Err: errors.New("refused")})
 	total, spread := r.end()
 	if total != 94 || spread != (Spread{Min: 0, Max: 20, Mean: 10}) {
 		t.Errorf("%d, %+v", total, spread)

@@ -19,7 +19,7 @@ func runHeld(ctx context.Context, server *Server, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	h := &heldRun{holds: make([]*engine.Hold, 0, cfg.Count)}
-	ec.Hooks.Renewed = h.renewals.add
+	ec.Observer = engine.ObserverFuncs{OnRenewEnd: h.renewals.add}
 	if h.engineRun, err = startEngine(ctx, server, cfg, ec); err != nil {
 		return nil, err
 	}
@@ -135,8 +135,8 @@ type renewals struct {
 	}
 }
 
-// add is the engine's hook.
-func (r *renewals) add(ev engine.RenewedEvent) {
+// add is the engine's Observer.
+func (r *renewals) add(ev engine.RenewEnd) {
 	if ev.Err != nil {
 		return
 	}

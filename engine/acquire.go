@@ -18,6 +18,7 @@ type acquisition struct {
 	driver.Request
 	fut   Future[*Hold] // what LockAsync returns; its value and err are the verdict of all
 	watch ctxwatch.Slot[*acquisition]
+	seen  *observation
 }
 
 // home is the engine that the acquisition is of.
@@ -61,10 +62,6 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 	}
 	if m.name != m.key.Name {
 		a.More().Name = m.name
-	}
-	if e.hooks.acquired {
-		x := a.More()
-		x.Start, x.Name = e.clock.Stamp(), m.name
 	}
 	return a
 }
@@ -116,7 +113,7 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 
 // lock begins every form of acquiring. It returns the acquisition, enqueued, or the error
 // because of which it could not begin.
-func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future bool) (*acquisition, error) {
+func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future bool, seen *observation) (*acquisition, error) {
 	if ctx == nil {
 		return nil, e.failEarly(m, lockerr.ErrNoContext)
 	}
@@ -139,7 +136,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 		o.origin = nil
 	}
 	a := e.newAcquisition(m, o, future)
-	a.Try = once
+	a.Try, a.seen = once, seen
 	a.attachParent(parent)
 	if future {
 		e.watches.Join(ctx, a)
@@ -160,17 +157,13 @@ func (a *acquisition) attachParent(carried *lockHold) {
 	}
 }
 
-// failEarly counts and reports an acquisition that ends before it begins, and returns
-// its error.
+// failEarly counts an acquisition that ends before it begins, and returns its error.
 func (e *Engine) failEarly(m Mutex, why error) error {
 	err := notAcquiredA(m.key.Kind.What(), m.name, why)
 	sh := e.table.Shard(m.route)
 	sh.Lock()
 	sh.Counters().NotAcquired++
 	sh.Unlock()
-	if e.hooks.acquired {
-		e.tellAcquired(AcquiredEvent{Kind: m.key.Kind.String(), Name: m.name, Start: e.clock.Wall(), Err: err})
-	}
 	return err
 }
 
@@ -193,7 +186,10 @@ func (a *acquisition) OnResult(h *lock.Hold, why error) {
 		a.fut.value, a.fut.err = holdOf(h).handle, nil
 		a.noteOrigin(h)
 	}
-	a.home().hookAcquired(a, h != nil && h.Local())
+	if a.seen != nil {
+		a.seen.end.Attempts = int(a.Attempts)
+		a.seen.grantedTo(h)
+	}
 }
 
 // Deliver implements lock.RequestPort: it wakes the caller, or completes the future. No
@@ -201,6 +197,7 @@ func (a *acquisition) OnResult(h *lock.Hold, why error) {
 func (a *acquisition) Deliver() {
 	if a.Async {
 		a.watch.Leave(a)
+		a.seen.finish(a.fut.err)
 		a.fut.resolve(a.fut.value, a.fut.err)
 		return
 	}

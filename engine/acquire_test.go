@@ -423,13 +423,19 @@ func stalledNameIsGivenUp(t *testing.T, end func(*Engine) error) bool {
 func TestLock_FailsAtOnce_IsCountedAndReportedOnce(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	leakCheck := make(chan AcquiredEvent, 64)
-	e := open(t, s.URL(), func(c *Config) { c.Hooks.Acquired = func(ev AcquiredEvent) { leakCheck <- ev } })
+	type ended struct {
+		Acquisition
+		AcquireEnd
+	}
+	leakCheck := make(chan ended, 64)
+	e := open(t, s.URL(), func(c *Config) {
+		c.Observer = ObserverFuncs{OnAcquireEnd: func(_ context.Context, a Acquisition, end AcquireEnd) { leakCheck <- ended{a, end} }}
+	})
 	h := mustLock(t, e.Mutex("held"))
 	if ev := receive(t, leakCheck); ev.Name != "held" || ev.Err != nil {
 		t.Fatalf("the grant: %+v", ev)
 	}
-	ended, cancel := context.WithCancel(context.Background())
+	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, x := range []struct {
 		what string
@@ -438,7 +444,7 @@ func TestLock_FailsAtOnce_IsCountedAndReportedOnce(t *testing.T) {
 		opts []Option
 		want error
 	}{
-		{"a context that has ended", ended, e.Mutex("x"), nil, context.Canceled},
+		{"a context that has ended", gone, e.Mutex("x"), nil, context.Canceled},
 		{"a bad option", ctxT(t), e.SpinMutex("x"), []Option{Lease(-1)}, ErrInvalid},
 		{"a bad name", ctxT(t), e.Mutex("x\x00y"), nil, ErrInvalid},
 		{"a re-entry that is not wanted", h.Context(ctxT(t)), e.Mutex("held"), []Option{NonReentrant()}, ErrReentry},
@@ -458,7 +464,7 @@ func TestLock_FailsAtOnce_IsCountedAndReportedOnce(t *testing.T) {
 				t.Errorf("%s, %s: counted %d times", x.what, form, n)
 			}
 			ev := receive(t, leakCheck)
-			if ev.Err != err || ev.Name != x.m.Name() || ev.Kind != x.m.key.Kind.String() || ev.Attempts != 0 || time.Since(ev.Start) > time.Minute {
+			if ev.Err != err || ev.Name != x.m.Name() || ev.Kind != x.m.key.Kind.String() || ev.Attempts != 0 || time.Since(ev.Time) > time.Minute {
 				t.Errorf("%s, %s: told %+v, want %v", x.what, form, ev, err)
 			}
 		}

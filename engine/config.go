@@ -164,11 +164,13 @@ type Config struct {
 	// engine. It may wait until it has room, or run the task itself, but then callbacks
 	// wait for each other. It must run every task exactly once.
 	Executor func(task func())
-	// Logger gets what an operator should see, where and when the Hooks are called. Default:
+	// Logger gets what an operator should see, on the goroutine that calls the Observer. Default:
 	// none, the engine is silent.
 	Logger *slog.Logger
-	// Hooks are called at events; see Hooks.
-	Hooks Hooks
+	// Observer is called at events, for metrics and traces. plugin/pawlprom and plugin/pawlotel have
+	// one each for Prometheus and OpenTelemetry; Observers makes one of several. Default: none, which costs a
+	// branch.
+	Observer Observer
 	// Service (by default the name of the program) and Labels (1 KiB at most) describe this process to
 	// others who call Engine.Inspect. CallSites tells them where each lock was asked for, for about a
 	// microsecond of each acquisition. NoInspect: this engine neither asks nor answers. See docs/inspect.md.

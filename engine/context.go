@@ -46,11 +46,17 @@ type heldContext struct {
 // A hold has at most one live re-entry at a time: a second acquisition under the same
 // context waits until the first is unlocked. So goroutines that share the context
 // exclude each other. When a hold ends, its re-entries end. For work that should not
-// re-enter, see Detach. A nil parent gives a context that has already ended, with
-// ErrInvalid as its cause.
+// re-enter, see Detach.
+//
+// A nil parent gives a context that ends with the hold alone. It carries this hold and no other, and it
+// has the values of the context that the Observer's AcquireStart returned for it: of a trace, for
+// instance.
 func (l *Hold) Context(parent context.Context) context.Context {
 	if parent == nil {
-		return endedContext()
+		parent = context.Background()
+		if seen := l.h.observed().context(); seen != nil {
+			parent = Detach(context.WithoutCancel(seen))
+		}
 	}
 	c := &heldContext{hold: l, parent: parent}
 	inner := c.make(&l.h.home().world)

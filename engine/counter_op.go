@@ -50,6 +50,7 @@ type counterSpec[T any] struct {
 	// verdict makes a result of the answer, and of permits that were granted.
 	verdict func(p *permits, answer int64, why error) (T, error)
 	unwant  func(T) // gives a value back that nobody wants; nil: that is nothing
+	seen    *observation
 }
 
 // counterOp is one operation of a caller on a count, and its future.
@@ -224,24 +225,20 @@ func (a *counterOp[T]) cancel(ctx context.Context) {
 
 func (a *counterOp[T]) Granted() *counter.Permits {
 	a.permits = newPermits(a.count, a.n)
+	a.permits.seen = a.seen
 	return &a.permits.Permits
 }
 
 func (a *counterOp[T]) OnResult(answer int64, why error) {
 	a.value, a.err = a.verdict(a.permits, answer, why)
-	if a.what == counter.Acquire && a.eng.hooks.acquired {
-		wait := a.eng.clock.Stamp().Sub(a.Since)
-		if a.Since == 0 {
-			wait = 0
-		}
-		a.eng.tellAcquired(AcquiredEvent{
-			Kind: a.count.what(), Name: a.count.name, Start: a.eng.clock.Wall().Add(-wait), Wait: wait, Err: a.err,
-		})
+	if a.seen != nil {
+		a.seen.held = a.eng.clock.Stamp()
 	}
 }
 
 func (a *counterOp[T]) Deliver() {
 	a.watch.place.Leave(&a.watch)
+	a.seen.finishAsync(a.err)
 	a.fut.resolve(a.value, a.err)
 }
 

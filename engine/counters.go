@@ -42,23 +42,43 @@ func (s Semaphore) Name() string { return s.name }
 // ended are given back. ErrOutcomeUnknown: the server may have granted them, and nobody knows;
 // if so, they are lost.
 func (s Semaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Permits, error) {
-	return s.acquire(ctx, counterSpec[*Permits]{n: n, options: opts, free: true}, true).await(ctx)
+	return s.await(ctx, counterSpec[*Permits]{n: n, options: opts, free: true})
 }
 
 // TryAcquire is for one answer of the server. It fails with ErrHeld if there are not n permits, or if others
 // of this process wait for some, and with ErrNoPermits if nobody has called TrySetPermits. It takes at most Config.CommandTimeout.
 func (s Semaphore) TryAcquire(ctx context.Context, n int) (*Permits, error) {
-	return s.acquire(ctx, counterSpec[*Permits]{n: n, once: true}, true).await(ctx)
+	return s.await(ctx, counterSpec[*Permits]{n: n, once: true})
 }
 
 // AcquireAsync is Acquire without the waiting. Abandon a future that you no longer want.
 func (s Semaphore) AcquireAsync(ctx context.Context, n int, opts ...Option) *Future[*Permits] {
-	return &s.acquire(ctx, counterSpec[*Permits]{n: n, options: opts, free: true}, false).fut
+	return s.future(ctx, counterSpec[*Permits]{n: n, options: opts, free: true})
 }
 
 // TryAcquireAsync is TryAcquire without the waiting.
 func (s Semaphore) TryAcquireAsync(ctx context.Context, n int) *Future[*Permits] {
-	return &s.acquire(ctx, counterSpec[*Permits]{n: n, once: true}, false).fut
+	return s.future(ctx, counterSpec[*Permits]{n: n, once: true})
+}
+
+func (s Semaphore) await(ctx context.Context, r counterSpec[*Permits]) (p *Permits, err error) {
+	if s.home.isObserved() {
+		ctx, r.seen = s.home.observe(ctx, s.acquisition(r), false)
+		defer finishSync(r.seen, &p, &err, func(p *Permits) { p.release() })
+	}
+	return s.acquire(ctx, r, true).await(ctx)
+}
+
+func (s Semaphore) future(ctx context.Context, r counterSpec[*Permits]) *Future[*Permits] {
+	if s.home.isObserved() {
+		ctx, r.seen = s.home.observe(ctx, s.acquisition(r), true)
+	}
+	return &s.acquire(ctx, r, false).fut
+}
+
+// acquisition is what an Observer is told of it.
+func (s Semaphore) acquisition(r counterSpec[*Permits]) Acquisition {
+	return Acquisition{Kind: s.what(), Name: s.name, Permits: r.n, Try: r.once}
 }
 
 func (s Semaphore) acquire(ctx context.Context, r counterSpec[*Permits], waits bool) *counterOp[*Permits] {
@@ -69,7 +89,7 @@ func (s Semaphore) acquire(ctx context.Context, r counterSpec[*Permits], waits b
 		}
 		return &Permits{p: p}, nil
 	}
-	r.unwant = func(p *Permits) { p.ReleaseAsync() }
+	r.unwant = func(p *Permits) { p.release() } // perhaps on an event loop
 	return startCounterOp(ctx, s.counterHandle, r, waits)
 }
 
@@ -109,7 +129,8 @@ type permits struct {
 	count counterHandle
 	n     int
 	done  chan struct{}
-	given bool // of no permits: they were given back
+	given bool         // of no permits: they were given back
+	seen  *observation // nil: nobody observes
 }
 
 func newPermits(c counterHandle, n int) *permits {
@@ -152,17 +173,36 @@ func (p *Permits) Err() error {
 // the background: it is repeated until the server has answered, unless that takes more than
 // 50 s after it was sent. ErrNotHeld: Release was called before. ErrLost: Close came first.
 func (p *Permits) Release(ctx context.Context) error {
-	a := p.release()
+	a, unlocked := p.releaseObserved()
+	var err error
 	if ctx == nil { // then nothing bounds the waiting; and permits must not stay taken for that
-		return p.p.count.about(lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext))
+		err = p.p.count.about(lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext))
+	} else {
+		a.ended = ctx.Done()
+		_, err = a.await(ctx)
 	}
-	a.ended = ctx.Done()
-	_, err := a.await(ctx)
+	if unlocked {
+		p.p.seen.released(err, true)
+	}
 	return err
 }
 
 // ReleaseAsync is Release without the waiting.
-func (p *Permits) ReleaseAsync() *Future[struct{}] { return &p.release().fut }
+func (p *Permits) ReleaseAsync() *Future[struct{}] {
+	a, unlocked := p.releaseObserved()
+	if unlocked {
+		a.fut.onComplete(func(_ struct{}, err error) { p.p.seen.released(err, false) })
+	}
+	return &a.fut
+}
+
+func (p *Permits) releaseObserved() (a *counterOp[struct{}], unlocked bool) {
+	if p.p.seen == nil {
+		return p.release(), false
+	}
+	unlocked = p.p.seen.unlock(func() { a = p.release() })
+	return a, unlocked
+}
 
 func (p *Permits) release() *counterOp[struct{}] {
 	in := p.p
@@ -215,14 +255,11 @@ func (p *permits) Ended() {
 	if p.done != nil {
 		close(p.done)
 	}
-	e, ev := p.count.home, HoldEvent{Name: p.count.name}
-	switch lost := p.Err() == ErrClosed; {
-	case lost && e.hooks.Lost != nil:
-		ev.Reason = EngineClosed
-		e.hooks.push(func() { e.hooks.Lost(ev) })
-	case !lost && e.hooks.Released != nil:
-		e.hooks.push(func() { e.hooks.Released(ev) })
+	if p.Err() == ErrClosed {
+		p.seen.over(EngineClosed)
+		return
 	}
+	p.seen.over(0)
 }
 
 // Latch is a count that goes down to zero, and those who wait for that. Everybody who uses its

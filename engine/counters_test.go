@@ -458,17 +458,18 @@ func TestSemaphore_ManyAcquires_ShareACommand(t *testing.T) {
 	}
 }
 
-func TestHooks_Permits_AreReported(t *testing.T) {
+func TestObserver_Permits_AreReported(t *testing.T) {
 	t.Parallel()
 	srv := testkit.Server(t)
 	leakCheck := make(chan string, 10)
 	e := testkit.Open(t, srv.URL(), func(c *engine.Config) {
-		c.Hooks = engine.Hooks{
-			Acquired: func(ev engine.AcquiredEvent) {
-				leakCheck <- fmt.Sprint("acquired ", ev.Kind, " ", ev.Name, " ", ev.Err, " ", ev.Wait < testkit.Limit, " ", time.Since(ev.Start) < testkit.Limit)
+		c.Observer = engine.ObserverFuncs{
+			OnAcquireEnd: func(_ context.Context, a engine.Acquisition, end engine.AcquireEnd) {
+				leakCheck <- fmt.Sprint(end.Outcome, " ", a.Kind, " ", a.Name, " ", a.Permits, " ", end.Err, " ", end.Wait < testkit.Limit, " ", time.Since(end.Time) < testkit.Limit)
 			},
-			Released: func(ev engine.HoldEvent) { leakCheck <- "released " + ev.Name + ev.Owner },
-			Lost:     func(ev engine.HoldEvent) { leakCheck <- fmt.Sprint("lost ", ev.Name, " ", ev.Reason) },
+			OnHoldEnd: func(_ context.Context, a engine.Acquisition, end engine.HoldEnd) {
+				leakCheck <- fmt.Sprint(a.Name, " ended ", end.Owner, end.Reason.Code())
+			},
 		}
 	})
 	s := e.Semaphore("s")
@@ -483,8 +484,8 @@ func TestHooks_Permits_AreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"acquired semaphore s <nil> true true", "acquired semaphore s <nil> true true",
-		fmt.Sprint("acquired semaphore s ", refused, " true true"), "released s", "lost s the engine was closed",
+		"granted semaphore s 1 <nil> true true", "granted semaphore s 1 <nil> true true",
+		fmt.Sprint("refused semaphore s 1 ", refused, " true true"), "s ended ", "s ended engine_closed",
 	} {
 		if got := <-leakCheck; got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -101,7 +101,8 @@
 //	docs/promises.md        what you can rely on, and what you cannot
 //	docs/deployments.md     the URL of one server, a cluster, sentinels or replicas
 //	docs/configuration.md   every setting, with its default
-//	docs/operations.md      connections, goroutines, ACL rules, hooks, statistics
+//	docs/operations.md      connections, goroutines, ACL rules, statistics
+//	docs/observability.md   metrics, traces, the Observer
 //	docs/redisson.md        sharing locks with Redisson
 //
 // The examples below run as tests. Package enginetest has an engine and a server for your own.

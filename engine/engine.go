@@ -41,7 +41,9 @@ type core struct {
 	counterWatches ctxwatch.Watches[*counterWaiter]
 	pending        pendingOps
 	exec           executor.Executor
-	hooks          hookSet
+	observer       Observer        // nil: nobody observes
+	logger         *slog.Logger    // nil: silent
+	calls          executor.Serial // of both
 	failures       watchdog.Failures
 	table          driver.Table
 
@@ -100,10 +102,11 @@ func start(cfg Config, w env.Env) *Engine {
 		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster,
 	})
 	e.exec.Init(w.Go, cfg.Executor)
-	e.hooks.init(cfg.Hooks, cfg.Logger, &e.exec)
+	e.observer, e.logger = cfg.Observer, cfg.Logger
+	e.calls.Init(&e.exec)
 	timers := cfg.wheel
 	timers.Clock, timers.OnRebuild = w.Clock, e.wheelRebuilt
-	e.table.SetTimers(w.Timers(timers), e.hookRenewed)
+	e.table.SetTimers(w.Timers(timers), e.renewed)
 	if len(cfg.ignored) > 0 {
 		e.log(slog.LevelWarn, "pawl: the URL has settings of other clients, which mean nothing here: "+strings.Join(cfg.ignored, ", "))
 	}
@@ -134,6 +137,7 @@ func start(cfg Config, w env.Env) *Engine {
 		})
 	}
 	close(ready)
+	attach(e.observer, e)
 	if w.OnStart != nil {
 		w.OnStart(e.inside)
 	}
@@ -167,7 +171,7 @@ func (e *Engine) connection(s resp.State, lane env.Lane) {
 		e.table.Down(s.Role)
 		e.log(slog.LevelDebug, "pawl: connection lost", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane, "err", s.Err)
 	}
-	e.hookConn(s)
+	e.connChanged(s)
 }
 
 // wheelRebuilt hears that the timers were rebuilt. If the wall clock stepped, the
@@ -300,16 +304,16 @@ type closing struct {
 // ErrClosed, releases the locks on the server (one with a MinHold stays taken for the rest
 // of that), and ends all connections and goroutines.
 // Permits of semaphores are given back, too, after their Done is closed.
-// It waits for callbacks and hooks that are running. All of this takes at most
+// It waits for callbacks and calls of the Observer that are running. All of this takes at most
 // Config.CloseTimeout, if the Dialer, Credentials and AddrMap return when they should.
 //
 // The error says what was not done by then. ErrOutcomeUnknown: some locks were not
 // released, for want of time or because the server refused it, and end with their leases;
 // permits have none, and stay taken.
-// ErrPending: every lock was released, but a callback or hook has not returned. Calling
+// ErrPending: every lock was released, but a callback or the Observer has not returned. Calling
 // Close again returns the same error.
 //
-// Do not call Close from a callback or hook: Close waits for it, so the call takes the
+// Do not call Close from a callback or the Observer: Close waits for it, so the call takes the
 // whole CloseTimeout and returns ErrPending.
 func (e *Engine) Close() error {
 	if e.closed.asked.CompareAndSwap(false, true) {
@@ -362,7 +366,7 @@ func (e *Engine) close() error {
 	_ = e.table.Client.Close() // fails what is unanswered: see lock.ClientClosed
 	e.table.Drop()
 	e.table.Timers.Close()
-	e.hooks.close()
+	e.calls.Close()
 	quiet := e.awaitQuiet(timeout)
 	e.exec.Close()
 	refused, delayed := e.table.Refused()
@@ -379,7 +383,7 @@ func (e *Engine) close() error {
 	return nil
 }
 
-// awaitQuiet waits until no callback or hook runs any more.
+// awaitQuiet waits until no callback and no call of the Observer runs any more.
 func (e *Engine) awaitQuiet(stop <-chan struct{}) bool {
 	idle := e.exec.Idle()
 	if e.world.Wait(idle, stop, nil) == 0 {

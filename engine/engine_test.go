@@ -376,7 +376,7 @@ func fullConfig(addr string) Config {
 		NameMapper: func(n string) string { return n }, Lease: 20 * time.Second, Margin: time.Second, CommandTimeout: time.Second,
 		Replicas: AllReplicas, AckTimeout: time.Second, DialTimeout: time.Second, CloseTimeout: time.Second, CommandConns: 2, EventLoops: 1,
 		MaxInFlight: 10, Executor: func(f func()) { f() }, Logger: slog.New(slog.DiscardHandler),
-		Hooks: Hooks{Lost: func(HoldEvent) {}}, Lazy: true,
+		Observer: ObserverFuncs{OnRenewEnd: func(RenewEnd) {}}, Lazy: true,
 	}
 }
 
@@ -430,11 +430,15 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 		"Option":           {Lease(time.Second), Wait(time.Second), MaxHold(time.Minute), MinHold(time.Second), NonReentrant(), Acked(AllReplicas)},
 		"ForceOption":      {IfHolder(hold.Owner())},
 		"Replicas":         {AllReplicas, MajorityOfReplicas, Replicas(2)},
-		"Hooks":            {cfg.Hooks, Hooks{}},
-		"AcquiredEvent":    {AcquiredEvent{Kind: "mutex", Name: "orders:42", Err: taken}},
-		"HoldEvent":        {HoldEvent{Name: "orders:42", Owner: hold.Owner(), Reason: RemovedOnServer}},
-		"RenewedEvent":     {RenewedEvent{Node: s.Addr(), Holds: 2, Err: refused}},
-		"ConnEvent":        {ConnEvent{Addr: s.Addr(), Role: "lane", Err: refused}},
+		"Observer":         {cfg.Observer, Observers(cfg.Observer, ObserverFuncs{})},
+		"ObserverFuncs":    {cfg.Observer, ObserverFuncs{}},
+		"Acquisition":      {Acquisition{Kind: "mutex", Name: "orders:42"}},
+		"AcquireEnd":       {AcquireEnd{Outcome: Refused, Err: taken}},
+		"HoldEnd":          {HoldEnd{Owner: hold.Owner(), Reason: RemovedOnServer}},
+		"ReleaseEnd":       {ReleaseEnd{Err: refused}},
+		"RenewEnd":         {RenewEnd{Server: s.Addr(), Holds: 2, Err: refused}},
+		"ConnChange":       {ConnChange{Addr: s.Addr(), Role: "lane", Err: refused}},
+		"Outcome":          {Granted, Outcome(200)},
 		"State":            {state},
 		"Holder":           {state.Holders[0]},
 		"Stats":            {e.Stats()},
@@ -483,7 +487,6 @@ func TestPrint_Everything_TakesNoLock(t *testing.T) {
 	for i := range e.table.Shards() {
 		hold(e.table.Shards()[i].Lock, e.table.Shards()[i].Unlock)
 	}
-	hold(e.hooks.mu.Lock, e.hooks.mu.Unlock)
 	unlock = append(unlock, e.table.Recovery.Freeze())
 	for _, f := range samples["Future"] {
 		switch f := f.(type) {

@@ -25,7 +25,7 @@ var (
 	// ErrNotRun of another Do, it is hidden.
 	ErrNotRun = errors.New("engine: function was not run")
 	// ErrPending: the future has no result yet. From Close: every lock was released,
-	// but a callback or hook has not returned yet.
+	// but a callback or the Observer has not returned yet.
 	ErrPending = lockerr.ErrPending
 	// ErrReleased: the hold ended because it was unlocked. This is not a failure.
 	ErrReleased = lockerr.ErrReleased

@@ -27,6 +27,7 @@ type group struct {
 	done     chan struct{}    // closed when the contexts have ended, too
 	watched  *runtime.Cleanup // leakedGroup is called, until Unlock is called or all have ended
 	left     int              // of its locks, or 1, whose end ends that watch
+	seen     *observation     // nil: nobody observes, or it is not held yet
 }
 
 func newGroup(locks int) *group { return &group{done: make(chan struct{}), left: locks} }
@@ -103,10 +104,7 @@ func (g *group) End(why error) {
 		g.unwatchLocked()
 	}
 	var contexts waitq.Set[*heldContext]
-	if g.ending == nil {
-		g.ending = why
-	}
-	why = g.ending
+	why = g.settleLocked(why)
 	if first {
 		g.begun, contexts, g.contexts = true, g.contexts, waitq.Set[*heldContext]{}
 	}
@@ -157,10 +155,21 @@ func (g *group) add(c *heldContext) error {
 func (g *group) settle(why error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ending == nil {
+	return g.settleLocked(why)
+}
+
+func (g *group) settleLocked(why error) error {
+	if g.ending == nil && why != nil {
 		g.ending = why
+		g.seen.over(lossOf(why))
 	}
 	return g.ending
+}
+
+func (g *group) observed() *observation {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.seen
 }
 
 // endsSoon reports whether end takes a moment only.

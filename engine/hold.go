@@ -51,6 +51,8 @@ type hold interface {
 
 	// home is the engine of the first lock.
 	home() *Engine
+	// observed is what an Observer is told of it, nil if there is none.
+	observed() *observation
 	// patience is how long a release is waited for that has no context of its own.
 	patience() time.Duration
 	// locks are the locks that are held.

@@ -89,7 +89,7 @@ func releaseTimeout(locks []Mutex) (d time.Duration) {
 }
 
 // didNotRun marks the error of an acquisition as that of a Do. The error itself may
-// have been given to a hook, too.
+// have been given to an Observer, too.
 func didNotRun(err error) error {
 	marked := *err.(*NotAcquiredError)
 	marked.notRun = true
@@ -108,6 +108,9 @@ func (e *didRun) As(target any) bool { return errors.As(e.err, target) }
 
 // runUnder runs fn under h, and releases h.
 func runUnder(ctx context.Context, h *Hold, fn func(context.Context, *Hold) error) (err error) {
+	if seen := h.h.observed().context(); seen != nil {
+		ctx = seen
+	}
 	defer func() { // before anything of the user's: ctx may panic, too
 		lost := h.Err()
 		uctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.h.patience())

@@ -23,6 +23,7 @@ type lockHold struct {
 	handle *Hold            // keeps the user's Hold alive until the first renewal; nil for a part of several
 	unless *runtime.Cleanup // leaked is called, from then on
 	done   chan struct{}
+	seen   *observation // nil: nobody observes
 }
 
 func (h *lockHold) name() string  { return h.Name }
@@ -90,6 +91,9 @@ func (h *lockHold) unlock(ctx context.Context) error {
 		return h.about(lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext))
 	}
 	u := h.home().newUnlocking(false)
+	if h.seen != nil {
+		return h.unlockObserved(ctx, u)
+	}
 	h.release(u, true)
 	return u.wait(ctx, h)
 }
@@ -97,8 +101,25 @@ func (h *lockHold) unlock(ctx context.Context) error {
 func (h *lockHold) unlockAsync(byUser bool) *Future[struct{}] {
 	u := h.home().newUnlocking(true)
 	u.ByNobody = !byUser
-	h.release(u, byUser)
+	if !byUser {
+		h.release(u, false)
+		return &u.fut
+	}
+	if h.seen == nil {
+		h.release(u, true)
+	} else if o := h.seen; o.unlock(func() { h.release(u, true) }) {
+		u.fut.onComplete(func(_ struct{}, err error) { o.released(err, false) })
+	}
 	return &u.fut
+}
+
+func (h *lockHold) unlockObserved(ctx context.Context, u *unlocking) error {
+	unlocked := h.seen.unlock(func() { h.release(u, true) })
+	err := u.wait(ctx, h)
+	if unlocked {
+		h.seen.released(err, true)
+	}
+	return err
 }
 
 func (h *lockHold) extend(ctx context.Context, d time.Duration) error {
@@ -109,6 +130,7 @@ func (h *lockHold) about(err error) error { return withKind(kind.Kind(h.Kind).Wh
 
 func (h *lockHold) patience() time.Duration { return h.home().cfg.CommandTimeout }
 func (h *lockHold) parts() []*lockHold      { return nil }
+func (h *lockHold) observed() *observation  { return h.seen }
 func (h *lockHold) locks() []*lockHold      { return []*lockHold{h} }
 
 func (h *lockHold) find(e *Engine, _ driver.Key) *lockHold {
@@ -182,17 +204,13 @@ func (h *lockHold) inner() *lock.Hold {
 // The methods below are the half of driver.HoldObserver that is told.
 
 func (h *lockHold) Ended(why lock.Loss) {
-	if why == 0 {
-		h.home().hookReleased(h)
-	} else {
-		h.home().hookLost(h, LostReason(why))
-	}
+	h.seen.over(LostReason(why))
 	h.Shard().Forget(&h.Hold)
 	h.unwatch()
 }
 
 // unwatch ends the watch over the user's Hold. What the garbage collector is to call, it keeps; and
-// with that the engine, its hooks, and all that they know: perhaps the user's Hold, which then never
+// with that the engine, its Observer, and all that they know: perhaps the user's Hold, which then never
 // becomes garbage. The caller holds the shard's lock.
 func (h *lockHold) unwatch() {
 	h.handle = nil

@@ -433,8 +433,7 @@ func TestLostReason_JSON_IsText(t *testing.T) {
 	t.Parallel()
 	for want, v := range map[string]any{
 		`{"no renewal was acknowledged in time":3,"the engine was closed":1}`: engine.Stats{Lost: map[engine.LostReason]uint64{engine.NotRenewed: 3, engine.EngineClosed: 1}}.Lost,
-		`{"Name":"x","Owner":"o","Reason":"its lease ended"}`:                 engine.HoldEvent{Name: "x", Owner: "o", Reason: engine.LeaseEnded},
-		`{"Name":"x","Owner":"o","Reason":""}`:                                engine.HoldEvent{Name: "x", Owner: "o"},
+		`["its lease ended",""]`: []engine.LostReason{engine.LeaseEnded, 0},
 	} {
 		text, err := json.Marshal(v)
 		if err != nil || string(text) != want {

@@ -128,11 +128,24 @@ func (l MultiLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Ho
 }
 
 func (l MultiLock) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
+	if !l.engine().isObserved() {
+		return l.await(ctx, opts, once, nil)
+	}
+	return l.acquireObserved(ctx, opts, once)
+}
+
+func (l MultiLock) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
+	ctx, seen := l.engine().observe(ctx, Acquisition{Kind: kindMulti, Name: l.Name(), Try: once}, false)
+	defer finishSync(seen, &h, &err, dropHold)
+	return l.await(ctx, opts, once, seen)
+}
+
+func (l MultiLock) await(ctx context.Context, opts []Option, once bool, seen *observation) (*Hold, error) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
 	}
-	g, err := l.begin(ctx, opts, once, false)
+	g, err := l.begin(ctx, opts, once, false, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +153,13 @@ func (l MultiLock) acquire(ctx context.Context, opts []Option, once bool) (*Hold
 }
 
 func (l MultiLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
-	g, err := l.begin(ctx, opts, once, true)
+	var seen *observation
+	if e := l.engine(); e.isObserved() {
+		ctx, seen = e.observe(ctx, Acquisition{Kind: kindMulti, Name: l.Name(), Try: once}, true)
+	}
+	g, err := l.begin(ctx, opts, once, true, seen)
 	if err != nil {
+		seen.finish(err)
 		return failedFuture[*Hold](l.engine(), err)
 	}
 	return &g.fut
@@ -155,13 +173,13 @@ func (l MultiLock) engine() *Engine {
 	return l.all.locks[0].home
 }
 
-// startCounterOp checks everything that can be known before anything is sent.
-func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (*multiLockAcquisition, error) {
+// begin checks everything that can be known before anything is sent.
+func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool, seen *observation) (*multiLockAcquisition, error) {
 	o, parents, failed, err := l.check(ctx, opts, once)
 	if err != nil {
 		return nil, failed.failEarly(err)
 	}
-	return startMultiLockAcquisition(ctx, l.all.locks, o, parents, once, async), nil
+	return startMultiLockAcquisition(ctx, l.all.locks, o, parents, once, async, seen), nil
 }
 
 // check is begin without the beginning. If it fails it names the lock because of which.

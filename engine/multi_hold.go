@@ -114,10 +114,15 @@ func (m *multiHold) attach(c *heldContext) error {
 
 func (m *multiHold) detach(c *heldContext) { m.forget(c) }
 
-func (m *multiHold) unlock(ctx context.Context) error { return m.unlockAll(true).wait(ctx, m) }
+func (m *multiHold) unlock(ctx context.Context) error {
+	return unlockGroup(ctx, m, m.unlockAll)
+}
 
 func (m *multiHold) unlockAsync(byUser bool) *Future[struct{}] {
-	return &m.unlockAll(byUser).fut
+	if byUser {
+		return unlockGroupAsync(m, m.unlockAll)
+	}
+	return &m.unlockAll(false).fut
 }
 
 func (m *multiHold) unlockAll(byUser bool) *groupUnlock {

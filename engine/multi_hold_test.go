@@ -35,10 +35,6 @@ func TestMultiHold_ContextEnded_IsNotKept(t *testing.T) {
 	if cause := context.Cause(h.Context(context.Background())); cause != ErrReleased {
 		t.Errorf("a context after the end: %v", cause)
 	}
-	var none context.Context
-	if cause := context.Cause(h.Context(none)); !errors.Is(cause, ErrInvalid) {
-		t.Errorf("a context of nil: %v", cause)
-	}
 	clean(t, s, e)
 }
 

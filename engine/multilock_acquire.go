@@ -26,6 +26,7 @@ type multiLockAcquisition struct {
 	locks []Mutex
 	opts  options
 	once  bool // TryLock
+	seen  *observation
 	pause taskTimer
 
 	mu    sync.Mutex
@@ -42,8 +43,8 @@ type part struct {
 }
 
 // startMultiLockAcquisition starts to take the locks. It does not block.
-func startMultiLockAcquisition(ctx context.Context, locks []Mutex, o options, parents []*lockHold, once, async bool) *multiLockAcquisition {
-	g := &multiLockAcquisition{locks: locks, opts: o, once: once, parts: make([]part, len(locks))}
+func startMultiLockAcquisition(ctx context.Context, locks []Mutex, o options, parents []*lockHold, once, async bool, seen *observation) *multiLockAcquisition {
+	g := &multiLockAcquisition{locks: locks, opts: o, once: once, seen: seen, parts: make([]part, len(locks))}
 	g.all = multilock.New(&locks[0].home.world, len(locks), once, async)
 	g.fut.source = g
 	g.pause.init(g.pauseOver)
@@ -110,7 +111,7 @@ func (g *multiLockAcquisition) do(s multilock.Ready) {
 	case multilock.Fail:
 		g.giveBack()
 		g.finish()
-		g.fut.resolve(nil, notAcquired(g.locks[s.At].name, s.Why))
+		g.resolve(nil, notAcquired(g.locks[s.At].name, s.Why))
 	}
 }
 
@@ -135,6 +136,7 @@ func (g *multiLockAcquisition) ask(i int, s multilock.Ready) {
 		a.More().AnyRefusal = true
 	}
 	a.attachParent(g.parts[i].parent)
+	a.seen = m.observePart(g.seen, kindMulti, a.Try)
 	g.mu.Lock()
 	g.parts[i].pending = a
 	stop := g.all.View().Stop
@@ -201,7 +203,14 @@ func (g *multiLockAcquisition) bind() {
 	g.all.Bound()
 	g.mu.Unlock()
 	g.finish()
-	g.fut.resolve(m.newHold(m, g.opts.lease == 0), nil)
+	m.group.observe(g.seen)
+	g.resolve(m.newHold(m, g.opts.lease == 0), nil)
+}
+
+// resolve tells the caller, and before that the Observer of a future.
+func (g *multiLockAcquisition) resolve(h *Hold, err error) {
+	g.seen.finishAsync(err)
+	g.fut.resolve(h, err)
 }
 
 // cancelTries gives up what is asked for.

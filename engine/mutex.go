@@ -10,7 +10,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/internal/redact"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -148,11 +147,24 @@ func (m Mutex) acquire(ctx context.Context, opts []Option, once bool) (*Hold, er
 	if m.home == nil {
 		return nil, notAcquired("", errZeroMutex)
 	}
+	if m.home.observer == nil {
+		return m.await(ctx, opts, once, nil)
+	}
+	return m.acquireObserved(ctx, opts, once)
+}
+
+func (m Mutex) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
+	ctx, seen := m.home.observe(ctx, m.acquisition(opts, once), false)
+	defer finishSync(seen, &h, &err, dropHold)
+	return m.await(ctx, opts, once, seen)
+}
+
+func (m Mutex) await(ctx context.Context, opts []Option, once bool, seen *observation) (*Hold, error) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
 	}
-	a, err := m.home.lock(ctx, m, opts, once, false)
+	a, err := m.home.lock(ctx, m, opts, once, false, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -176,39 +188,17 @@ func (m Mutex) acquireAsync(ctx context.Context, opts []Option, once bool) *Futu
 	if m.home == nil {
 		return failedFuture[*Hold](nil, notAcquired("", errZeroMutex))
 	}
-	a, err := m.home.lock(ctx, m, opts, once, true)
+	var seen *observation
+	if m.home.observer != nil {
+		ctx, seen = m.home.observe(ctx, m.acquisition(opts, once), true)
+	}
+	a, err := m.home.lock(ctx, m, opts, once, true, seen)
 	if err != nil {
+		seen.finish(err)
 		return failedFuture[*Hold](m.home, err)
 	}
 	return &a.fut
 }
-
-// ForceOption narrows ForceUnlock.
-type ForceOption interface{ applyForce(*forceOptions) }
-
-type forceOptions struct {
-	holder  string
-	invalid error
-}
-
-// IfHolder makes ForceUnlock act only if that owner, as State shows it, holds the lock.
-// So you cannot take the lock from an owner that got it after you looked. Holds of one
-// process that hand the lock over to each other are one owner (see Config.HandOverTime): the one
-// that has it by then loses it. The plain readers of a process are one owner, too: all of them
-// lose it. An empty id is ErrInvalid.
-func IfHolder(id string) ForceOption { return ifHolder(id) }
-
-type ifHolder string
-
-func (h ifHolder) applyForce(o *forceOptions) {
-	if o.holder = string(h); h == "" { // the script takes that for any holder
-		o.invalid = lockerr.Invalid("IfHolder must name an owner, as State shows it; without IfHolder, ForceUnlock takes the lock from any owner")
-	}
-}
-
-func (h ifHolder) String() string               { return fmt.Sprintf("IfHolder(%q)", string(h)) }
-func (h ifHolder) Format(f fmt.State, c rune)   { redact.Format(f, c, h.String()) }
-func (h ifHolder) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
 // ForceUnlock takes the lock away from its holder, and reports whether there was one.
 // The holder is told at its next renewal, or at once if somebody in its process waits

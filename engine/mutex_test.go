@@ -138,11 +138,11 @@ func TestMutex_UnlockWithALocalWaiter_SendsNothing(t *testing.T) {
 	s := server(t)
 	var local atomic.Int32
 	e := handsOver(t, s.URL(), func(c *Config) {
-		c.Hooks.Acquired = func(ev AcquiredEvent) {
-			if ev.Local {
+		c.Observer = ObserverFuncs{OnAcquireEnd: func(_ context.Context, _ Acquisition, end AcquireEnd) {
+			if end.HandedOver {
 				local.Add(1)
 			}
-		}
+		}}
 	})
 	m := e.Mutex("x")
 	h := mustLock(t, m)

@@ -241,9 +241,8 @@ func TestEngine_NilContext_IsInvalidAndLeavesNothing(t *testing.T) {
 	errs["Ping"] = e.Ping(none)
 	errs["Extend"] = fixed.Extend(none, time.Hour)
 	errs["Await"] = testkit.ErrOf(waiting.Await(none))
-	errs["Context"] = context.Cause(fixed.Context(none))
 	errs["Detach"] = context.Cause(engine.Detach(none))
-	errs["Lock under the Context"] = testkit.ErrOf(m.Lock(fixed.Context(none)))
+	errs["Lock under the Context"] = testkit.ErrOf(m.Lock(engine.Detach(none)))
 	errs["Shutdown"] = e.Shutdown(none)
 	for what, err := range errs {
 		if !errors.Is(err, engine.ErrInvalid) || !testkit.HasText(err, "the context must not be nil") {

@@ -20,6 +20,7 @@ func (h quorumHold) permitIDs() []string     { return nil }
 func (h quorumHold) describe() string        { return quorumText(h.q.locks) }
 func (h quorumHold) home() *Engine           { return h.q.home }
 func (h quorumHold) parts() []*lockHold      { return h.locks() }
+func (h quorumHold) observed() *observation  { return h.q.group.observed() }
 func (h quorumHold) patience() time.Duration { return releaseTimeout(h.q.locks) }
 func (h quorumHold) ended() <-chan struct{}  { return h.q.group.done }
 
@@ -122,10 +123,15 @@ func (h quorumHold) detach(c *heldContext) { h.q.group.forget(c) }
 
 // unlock returns when a majority of the servers has released it, as nobody needs more; the
 // releases at the others go on in the background.
-func (h quorumHold) unlock(ctx context.Context) error { return h.unlockAll(true).wait(ctx, h) }
+func (h quorumHold) unlock(ctx context.Context) error {
+	return unlockGroup(ctx, h, h.unlockAll)
+}
 
 func (h quorumHold) unlockAsync(byUser bool) *Future[struct{}] {
-	return &h.unlockAll(byUser).fut
+	if byUser {
+		return unlockGroupAsync(h, h.unlockAll)
+	}
+	return &h.unlockAll(false).fut
 }
 
 func (h quorumHold) unlockAll(byUser bool) *groupUnlock {

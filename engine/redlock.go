@@ -175,11 +175,24 @@ func (l QuorumLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*H
 }
 
 func (l QuorumLock) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
+	if !l.engine().isObserved() {
+		return l.await(ctx, opts, once, nil)
+	}
+	return l.acquireObserved(ctx, opts, once)
+}
+
+func (l QuorumLock) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
+	ctx, seen := l.engine().observe(ctx, Acquisition{Kind: kindRedLock, Name: l.Name(), Try: once}, false)
+	defer finishSync(seen, &h, &err, dropHold)
+	return l.await(ctx, opts, once, seen)
+}
+
+func (l QuorumLock) await(ctx context.Context, opts []Option, once bool, seen *observation) (*Hold, error) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
 	}
-	q, fut, err := l.begin(ctx, opts, once, false)
+	q, fut, err := l.begin(ctx, opts, once, false, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -188,8 +201,13 @@ func (l QuorumLock) acquire(ctx context.Context, opts []Option, once bool) (*Hol
 }
 
 func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
-	_, fut, err := l.begin(ctx, opts, once, true)
+	var seen *observation
+	if e := l.engine(); e.isObserved() {
+		ctx, seen = e.observe(ctx, Acquisition{Kind: kindRedLock, Name: l.Name(), Try: once}, true)
+	}
+	_, fut, err := l.begin(ctx, opts, once, true, seen)
 	if err != nil {
+		seen.finish(err)
 		return failedFuture[*Hold](l.engine(), err)
 	}
 	return fut
@@ -203,13 +221,13 @@ func (l QuorumLock) engine() *Engine {
 	return l.all.locks[0].home
 }
 
-// startCounterOp checks everything that can be known before anything is sent.
-func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*redLockAcquisition, *Future[*Hold], error) {
+// begin checks everything that can be known before anything is sent.
+func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool, seen *observation) (*redLockAcquisition, *Future[*Hold], error) {
 	o, held, parents, failed, err := l.check(ctx, opts, once)
 	if err != nil {
 		return nil, nil, failed.failEarly(err)
 	}
-	q, fut := startRedLockAcquisition(ctx, l.all, o, held, parents, once, async)
+	q, fut := startRedLockAcquisition(ctx, l.all, o, held, parents, once, async, seen)
 	return q, fut, nil
 }
 

@@ -27,7 +27,8 @@ type redLockAcquisition struct {
 	held    weak.Pointer[heldContext] // where they were found, and those that join later are
 	group   *group
 	fut     *Future[*Hold] // until it is settled
-	timer   taskTimer      // of Machine.Due
+	seen    *observation
+	timer   taskTimer // of Machine.Due
 
 	mu sync.Mutex
 	quorum.Machine
@@ -35,8 +36,8 @@ type redLockAcquisition struct {
 }
 
 // startRedLockAcquisition starts to ask for the lock. It does not block. parents are those that held carries.
-func startRedLockAcquisition(ctx context.Context, l *quorumLock, o options, held *heldContext, parents []*lockHold, once, async bool) (*redLockAcquisition, *Future[*Hold]) {
-	q := &redLockAcquisition{locks: l.locks, opts: o, group: newGroup(1)}
+func startRedLockAcquisition(ctx context.Context, l *quorumLock, o options, held *heldContext, parents []*lockHold, once, async bool, seen *observation) (*redLockAcquisition, *Future[*Hold]) {
+	q := &redLockAcquisition{locks: l.locks, opts: o, group: newGroup(1), seen: seen}
 	cfg := quorum.Config{Order: l.order, Once: once}
 	if o.lease == 0 {
 		cfg.Renewal = l.locks[0].home.cfg.Lease / 3
@@ -76,6 +77,7 @@ func (q *redLockAcquisition) NewTry(i int, waits bool) quorum.Try {
 	a.More().Quorum = true
 	a.Try = !waits
 	a.More().AnyRefusal = a.Try && !q.Once
+	a.seen = m.observePart(q.seen, kindRedLock, a.Try)
 	return a
 }
 
@@ -143,6 +145,10 @@ func (q *redLockAcquisition) settle(do *quorum.Ready) {
 	fut := q.fut
 	q.fut = nil
 	q.finish()
+	if do.Won {
+		q.group.observe(q.seen)
+	}
+	q.seen.finishAsync(do.Failed)
 	if do.Won {
 		fut.resolve(q.group.newHold(quorumHold{q}, q.opts.lease == 0), nil)
 	} else {

@@ -46,8 +46,8 @@ type Stats struct {
 	NotAcked uint64
 	// Leaked counts holds that were dropped without Unlock.
 	Leaked uint64
-	// HooksDropped counts calls of hooks and of the logger that did not fit into the queue.
-	HooksDropped uint64
+	// EventsDropped counts calls of the Observer and of the logger that did not fit into their queue.
+	EventsDropped uint64
 
 	// Commands, BytesIn and BytesOut count what went over the connections. Redirects
 	// counts commands that another node of the cluster had to take, Reconnects how
@@ -98,7 +98,7 @@ func (e *Engine) Stats() Stats {
 	var w wheel.Stats = e.table.Timers.Stats()
 	s.Redirects = c.Redirects
 	s.WheelRebuilds = w.Rebuilds.Total()
-	s.HooksDropped = e.hooks.dropped.Load()
+	s.EventsDropped = e.calls.Dropped()
 	return s
 }
 
@@ -286,5 +286,5 @@ var hostname = sync.OnceValue(func() string {
 var (
 	errNotClean    = errors.New("Close ran into Config.CloseTimeout: some locks end with their leases, or permits of a Semaphore stay taken")
 	errNotReleased = errors.New("the server refused to release some locks, which end with their leases, or permits of a Semaphore, which stay taken")
-	errNotQuiet    = errors.New("Close ran into Config.CloseTimeout: every lock was released, but a callback or hook has not returned (one that calls Close waits for itself)")
+	errNotQuiet    = errors.New("Close ran into Config.CloseTimeout: every lock was released, but a callback or the Observer has not returned (one that calls Close waits for itself)")
 )

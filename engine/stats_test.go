@@ -25,15 +25,20 @@ func (c *chronicle) note(what string) {
 	c.events = append(c.events, what)
 }
 
-func (c *chronicle) hooks(cfg *Config) {
-	cfg.Hooks = Hooks{
-		Acquired: func(ev AcquiredEvent) {
-			if ev.Err == nil {
+func (c *chronicle) observe(cfg *Config) {
+	cfg.Observer = ObserverFuncs{
+		OnAcquireEnd: func(_ context.Context, _ Acquisition, end AcquireEnd) {
+			if end.Outcome == Granted {
 				c.note("acquired")
 			}
 		},
-		Released: func(HoldEvent) { c.note("released") },
-		Lost:     func(ev HoldEvent) { c.note("lost: " + ev.Reason.String()) },
+		OnHoldEnd: func(_ context.Context, _ Acquisition, end HoldEnd) {
+			if end.Reason == 0 {
+				c.note("released")
+			} else {
+				c.note("lost: " + end.Reason.String())
+			}
+		},
 	}
 }
 
@@ -53,7 +58,7 @@ func (c *chronicle) want(t *testing.T, events ...string) {
 
 // What is granted ends: else a gauge of holds never gets back to zero. Re-entries end with
 // what they re-enter, whether or not they are unlocked.
-func TestHooks_EndOfEveryReentry_IsReportedAndCounted(t *testing.T) {
+func TestObserver_EndOfEveryReentry_IsReportedAndCounted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		end      func(*testing.T, *faultproxy.Proxy, *Hold, *Hold)
@@ -85,7 +90,7 @@ func TestHooks_EndOfEveryReentry_IsReportedAndCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			leakCheck := new(chronicle)
-			_, p, e := behind(t, leakCheck.hooks)
+			_, p, e := behind(t, leakCheck.observe)
 			h := mustLock(t, e.Mutex("x"))
 			child := mustReenter(t, e.Mutex("x"), h)
 			c.end(t, p, h, mustReenter(t, e.Mutex("x"), child))
@@ -99,12 +104,13 @@ func TestHooks_EndOfEveryReentry_IsReportedAndCounted(t *testing.T) {
 }
 
 // A hold may be lost before anybody is told of its grant, here by Close.
-func TestHooks_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
+func TestObserver_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
 	t.Parallel()
 	leakCheck := new(chronicle)
-	e := open(t, server(t).URL(), leakCheck.hooks)
+	e := open(t, server(t).URL(), leakCheck.observe)
 	m := e.Mutex("x")
 	a := e.newAcquisition(m, options{}, true)
+	_, a.seen = e.observe(ctxT(t), m.acquisition(nil, false), true)
 	now := e.clock.Now()
 	var rd lock.Ready
 	a.Shard.Lock()
@@ -127,7 +133,7 @@ func TestHold_ServerRefusesToWrite_NamesIt(t *testing.T) {
 	e := open(t, s.URL(), func(c *Config) {
 		c.CommandTimeout = 2 * time.Second
 		c.CloseTimeout = 500 * time.Millisecond
-		c.Hooks.Renewed = func(ev RenewedEvent) { rounds <- ev.Err }
+		c.Observer = ObserverFuncs{OnRenewEnd: func(end RenewEnd) { rounds <- end.Err }}
 	})
 	mustLock(t, e.Mutex("watched"))
 	long := mustLock(t, e.Mutex("long"), Lease(time.Minute))
@@ -174,7 +180,7 @@ func TestHold_RightToRenewMissing_NamesIt(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	rounds := make(chan error, 1000)
-	e := open(t, s.URL(), func(c *Config) { c.Hooks.Renewed = func(ev RenewedEvent) { rounds <- ev.Err } })
+	e := open(t, s.URL(), func(c *Config) { c.Observer = ObserverFuncs{OnRenewEnd: func(end RenewEnd) { rounds <- end.Err }} })
 	mustLock(t, e.Mutex("watched"))
 	h := mustLock(t, e.Mutex("long"), Lease(time.Minute))
 	s.Do("ACL", "SETUSER", "default", "-pexpire")

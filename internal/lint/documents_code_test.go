@@ -141,7 +141,7 @@ func TestDocuments_ConfigFields_AreExplained(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ page, from, to, file, structure, beside string }{
 		{page: "docs/configuration.md", from: "# Configuration\n", to: "## Passwords\n", file: "engine/config.go", structure: "Config"},
-		{page: "docs/operations.md", from: "## Hooks\n", to: "## Statistics\n", file: "engine/hooks.go", structure: "Hooks"},
+		{page: "docs/observability.md", from: "## Your own Observer\n", to: "## What it costs\n", file: "engine/observer.go", structure: "ObserverFuncs"},
 		{page: "docs/operations.md", from: "## Statistics\n", to: "`pprof.Handler`", file: "engine/stats.go", structure: "Stats",
 			beside: "gauges (`Held`, `Waiting`, `InFlight`, `Channels`)"},
 	} {

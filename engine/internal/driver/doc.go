@@ -6,6 +6,6 @@
 // A Grant has the place among the renewals, which it keeps when it is handed over. A TimedHold
 // is one hold of it, and has the timer of its own end.
 //
-// It decides nothing about a lock, and knows no future, no hook and no option. Package engine has
+// It decides nothing about a lock, and knows no future, no Observer and no option. Package engine has
 // these, and embeds the types of this package in its own.
 package driver

@@ -1,4 +1,4 @@
-// Package executor runs user code, callbacks and hooks, on goroutines that Close can wait
+// Package executor runs user code, callbacks and the Observer, on goroutines that Close can wait
 // for: never on the goroutine that has it run, which may be an event loop. It knows nothing
 // of locks.
 package executor
@@ -24,7 +24,7 @@ func (x *Executor) goUserCode(f func()) {
 	})
 }
 
-// Executor runs user code: callbacks and hooks. The zero value is ready for use; see Init. It
+// Executor runs user code: callbacks and the Observer. The zero value is ready for use; see Init. It
 // takes a goroutine per task, so a task that blocks delays no other. If the user has one, that
 // is user code too and may block until it has room. Tasks come from event loops, so a
 // goroutine of its own feeds it, for as long as there are tasks.

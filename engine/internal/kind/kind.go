@@ -44,7 +44,7 @@ const (
 
 // row is what differs.
 type row struct {
-	name    string // as hooks show it
+	name    string // as an Observer is told it
 	channel string // the prefix of the channel where a release is announced, as Redisson has it; "": nowhere
 	family  Family
 	traits  lock.Traits // what the core needs to know
@@ -55,7 +55,7 @@ type row struct {
 
 var table = [Kinds]row{Mutex: mutex, Spin: spin, Fenced: fenced, Fair: fair, Read: read, Write: write, Permit: permit}
 
-// String returns the name, as hooks show it.
+// String returns the name, as an Observer is told it.
 func (k Kind) String() string { return table[k].name }
 
 // Traits is what the core needs to know of the kind.

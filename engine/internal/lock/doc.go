@@ -10,7 +10,7 @@
 // and randomness come from a Port. A transition is a call, made under the lock of the
 // name's shard, with a Ready that collects the actions for the time after the lock. Actions
 // that must happen under the lock, and neither block nor call back, go through a port:
-// timers, subscriptions, places among the renewals, counters, and the queue of hooks and
+// timers, subscriptions, places among the renewals, counters, and the queue of the Observer and
 // log lines.
 //
 // Packages driver and engine own the impure parts. Their requests, holds, waits and compensations embed

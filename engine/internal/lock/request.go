@@ -60,13 +60,12 @@ type Backoff struct{ First, Most time.Duration }
 // Extra is what most requests do not need.
 type Extra struct {
 	MaxHold, MinHold time.Duration
-	Name             string        // as the caller gave it; set if a NameMapper changed it, or for a hook
-	Start            clock.Instant // the engine's: when it was asked for, if a hook wants it
-	Quorum           bool          // it asks one of several servers
-	Backoff          Backoff       // zero: the default
-	Writer           *Hold         // of the same name: its owner does not keep the request out
-	AnyRefusal       bool          // with Try: any refusal is an answer, since other locks are held meanwhile
-	Origin           *Origin       // the engine's; nil if nobody asked for it
+	Name             string  // as the caller gave it; set if a NameMapper changed it
+	Quorum           bool    // it asks one of several servers
+	Backoff          Backoff // zero: the default
+	Writer           *Hold   // of the same name: its owner does not keep the request out
+	AnyRefusal       bool    // with Try: any refusal is an answer, since other locks are held meanwhile
+	Origin           *Origin // the engine's; nil if nobody asked for it
 
 	owner  int64 // at the server's queue; see fairqueue.go
 	queued bool  // it has been refused there

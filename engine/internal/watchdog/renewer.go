@@ -35,7 +35,7 @@ type Renewable interface {
 	Gone(code int64)
 }
 
-// BatchResult is what a hook is told of one renewal script.
+// BatchResult is what an Observer is told of one renewal script.
 type BatchResult struct {
 	Slot  uint16 // of its holds, in a cluster
 	Holds int

@@ -210,10 +210,10 @@ func TestClose_CallbackThatNeverEnds_GivesUp(t *testing.T) {
 }
 
 // That is not allowed, for Close waits for the goroutine that calls it. What it says then is true.
-func TestClose_InACallbackOrHook_SaysThatNoLockIsLeft(t *testing.T) {
+func TestClose_InACallbackOrObserver_SaysThatNoLockIsLeft(t *testing.T) {
 	t.Parallel()
 	s := testkit.Server(t)
-	for _, where := range []string{"callback", "hook"} {
+	for _, where := range []string{"callback", "observer"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			var e *engine.Engine
@@ -224,12 +224,18 @@ func TestClose_InACallbackOrHook_SaysThatNoLockIsLeft(t *testing.T) {
 			}
 			e = testkit.Open(t, s.URL(), func(c *engine.Config) {
 				c.CloseTimeout = 2 * time.Second
-				if where == "hook" {
-					c.Hooks.Acquired = func(engine.AcquiredEvent) { closeIt() }
+				if where == "observer" {
+					c.Observer = engine.ObserverFuncs{OnAcquireEnd: func(_ context.Context, a engine.Acquisition, _ engine.AcquireEnd) {
+						if a.Name == "another" {
+							closeIt()
+						}
+					}}
 				}
 			})
 			testkit.MustLock(t, e.Mutex(where))
-			if where == "callback" {
+			if where == "observer" {
+				e.Mutex("another").LockAsync(testkit.Ctx(t))
+			} else {
 				e.Mutex("another").LockAsync(testkit.Ctx(t)).OnComplete(func(*engine.Hold, error) { closeIt() })
 			}
 			close(ready)
@@ -328,21 +334,25 @@ func TestFuture_CallbackThatDoesNotReturn_NextOnesAreCalled(t *testing.T) {
 	}
 }
 
-func TestHooks_OneEndsItsGoroutine_NextOnesAreCalled(t *testing.T) {
+func TestObserver_EndsItsGoroutine_IsCalledAgain(t *testing.T) {
 	t.Parallel()
 	names := make(chan string, 8)
 	e := testkit.Open(t, testkit.Server(t).URL(), func(c *engine.Config) {
-		c.Hooks.Acquired = func(ev engine.AcquiredEvent) {
-			names <- ev.Name
+		c.Observer = engine.ObserverFuncs{OnAcquireEnd: func(_ context.Context, a engine.Acquisition, _ engine.AcquireEnd) {
+			names <- a.Name
 			runtime.Goexit()
-		}
+		}}
 	})
 	for _, name := range []string{"a", "b", "c"} {
-		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex(name)))
+		h, err := e.Mutex(name).LockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.MustUnlock(t, h)
 	}
 	for _, want := range []string{"a", "b", "c"} {
 		if got := testkit.Receive(t, names); got != want {
-			t.Errorf("the hook was told of %q, want %q", got, want)
+			t.Errorf("the Observer was told of %q, want %q", got, want)
 		}
 	}
 	if err := e.Close(); err != nil {

@@ -11,18 +11,18 @@ import (
 )
 
 // A dashboard must not be blind to acquisitions that fail before anything is asked.
-func TestHooks_AcquisitionsThatFailAtOnce_AreCountedAndReported(t *testing.T) {
+func TestObserver_AcquisitionsThatFailAtOnce_AreCountedAndReported(t *testing.T) {
 	t.Parallel()
 	s := testkit.Independent(t, 3)
 	var notified atomic.Int64
 	var v testkit.Voters
 	for _, one := range s.Servers {
 		v = append(v, testkit.Open(t, one.URL(), func(c *engine.Config) {
-			c.Hooks.Acquired = func(e engine.AcquiredEvent) {
-				if errors.Is(e.Err, engine.ErrNotAcquired) {
+			c.Observer = engine.ObserverFuncs{OnAcquireEnd: func(_ context.Context, _ engine.Acquisition, end engine.AcquireEnd) {
+				if errors.Is(end.Err, engine.ErrNotAcquired) && (end.Outcome == engine.Invalid || end.Outcome == engine.Canceled) {
 					notified.Add(1)
 				}
-			}
+			}}
 		}))
 	}
 	e := v[0]

@@ -58,9 +58,11 @@ func TestEngine_GoroutinesOfUserCode_CarryTheirRole(t *testing.T) {
 			e := testkit.Open(t, testkit.Server(t).URL())
 			e.Mutex("x").LockAsync(testkit.Ctx(t)).OnComplete(func(*engine.Hold, error) { user() })
 		},
-		"hook": func(t *testing.T, user func()) {
-			e := testkit.Open(t, testkit.Server(t).URL(), func(c *engine.Config) { c.Hooks.Acquired = func(engine.AcquiredEvent) { user() } })
-			testkit.MustLock(t, e.Mutex("x"))
+		"observer": func(t *testing.T, user func()) {
+			e := testkit.Open(t, testkit.Server(t).URL(), func(c *engine.Config) {
+				c.Observer = engine.ObserverFuncs{OnAcquireEnd: func(context.Context, engine.Acquisition, engine.AcquireEnd) { user() }}
+			})
+			e.Mutex("x").LockAsync(testkit.Ctx(t))
 		},
 		"executor": func(t *testing.T, user func()) {
 			e := testkit.Open(t, testkit.Server(t).URL(), func(c *engine.Config) { c.Executor = func(task func()) { user(); task() } })

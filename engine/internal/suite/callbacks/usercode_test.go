@@ -239,7 +239,7 @@ func dialerErrorsAreAskedNothing(t testing.TB) {
 	nosy := &nosyError{t: t}
 	e := testkit.Open(t, "redis://"+p.Addr(), func(c *engine.Config) {
 		c.CommandTimeout = time.Second
-		c.Hooks.Renewed = func(engine.RenewedEvent) {}
+		c.Observer = engine.ObserverFuncs{OnRenewEnd: func(engine.RenewEnd) {}}
 		c.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			if err != nil {

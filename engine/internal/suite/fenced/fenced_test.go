@@ -3,6 +3,7 @@ package fenced
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -137,19 +138,21 @@ func TestFencedMutex_CounterOfAnotherType_IsAnError(t *testing.T) {
 	}
 }
 
-func TestFencedMutex_Hook_SaysItsKind(t *testing.T) {
+func TestFencedMutex_Observed_SaysItsKindAndToken(t *testing.T) {
 	t.Parallel()
 	s := testkit.Server(t)
-	kinds := make(chan string, 8)
+	grants := make(chan string, 8)
 	e := testkit.Open(t, s.URL(), func(c *engine.Config) {
-		c.Hooks.Acquired = func(ev engine.AcquiredEvent) { kinds <- ev.Kind }
+		c.Observer = engine.ObserverFuncs{OnAcquireEnd: func(_ context.Context, a engine.Acquisition, end engine.AcquireEnd) {
+			grants <- fmt.Sprint(a.Kind, " ", end.Token)
+		}}
 	})
 	h := mustFence(t, e.FencedMutex("x"), engine.Lease(time.Minute))
 	if err := h.Extend(testkit.Ctx(t), time.Hour); err != nil {
 		t.Error(err)
 	}
-	if got := testkit.Receive(t, kinds); got != "fenced" {
-		t.Errorf("kind %q", got)
+	if got := testkit.Receive(t, grants); got != "fenced 1" {
+		t.Errorf("told %q", got)
 	}
 	testkit.MustUnlock(t, h)
 }

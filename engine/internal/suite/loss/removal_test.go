@@ -162,7 +162,7 @@ func TestHold_Dropped_IsCountedAndKept(t *testing.T) {
 
 // A hold that was lost, or ended by Close, is not waited for by the garbage collector any more: its
 // owner may be known to a hook, so that the engine, by what was to be called, kept it for good.
-func TestEngine_ClosedWithAHookThatKnowsItsHolds_IsGarbage(t *testing.T) {
+func TestEngine_ClosedWithAnObserverThatKnowsItsHolds_IsGarbage(t *testing.T) {
 	t.Parallel()
 	s := testkit.Independent(t, 3)
 	engines := func() (all []weak.Pointer[engine.Engine]) {
@@ -178,7 +178,7 @@ func TestEngine_ClosedWithAHookThatKnowsItsHolds_IsGarbage(t *testing.T) {
 				t.Fatal(err)
 			}
 			testkit.ShortLease(time.Second)(&c)
-			c.Hooks.Lost = func(engine.HoldEvent) { runtime.KeepAlive(a) }
+			c.Observer = engine.ObserverFuncs{OnHoldEnd: func(context.Context, engine.Acquisition, engine.HoldEnd) { runtime.KeepAlive(a) }}
 			e, err := engine.New(testkit.Ctx(t), c) // not open: that remembers it until the test ends
 			if err != nil {
 				t.Fatal(err)

@@ -31,7 +31,7 @@ func deadShard(t testing.TB, many int, lease time.Duration) {
 	stopped := cluster.Nodes()[1]
 	var late lateness
 	e := at.Open(t, testkit.LeaseOf(lease), func(c *engine.Config) {
-		c.Hooks.Renewed = func(ev engine.RenewedEvent) { late.note(ev, stopped.Addr()) }
+		c.Observer = engine.ObserverFuncs{OnRenewEnd: func(end engine.RenewEnd) { late.note(end, stopped.Addr()) }}
 	})
 	var taking []*engine.Future[*engine.Hold]
 	for i := range many {
@@ -111,10 +111,10 @@ func (l *lateness) reset() {
 	l.scripts, l.failed, l.why, l.worst = 0, 0, nil, 0
 }
 
-func (l *lateness) note(ev engine.RenewedEvent, except string) {
+func (l *lateness) note(ev engine.RenewEnd, except string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ev.Node == except {
+	if ev.Server == except {
 		return
 	}
 	l.scripts++

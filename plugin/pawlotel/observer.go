@@ -1,0 +1,190 @@
+package pawlotel
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pawl-lock/pawl/engine"
+)
+
+// scope is the name of the instrumentation.
+const scope = "github.com/pawl-lock/pawl/plugin/pawlotel"
+
+// Option changes what New returns.
+type Option func(*observer)
+
+// TracerProvider has spans made by p instead of the global provider.
+func TracerProvider(p trace.TracerProvider) Option {
+	return func(o *observer) { o.tracer = p.Tracer(scope) }
+}
+
+// NameAttribute has the attribute lock.name say what of makes of a lock's name; none if that is
+// empty. Without it, it is the name.
+func NameAttribute(of func(name string) string) Option {
+	return func(o *observer) { o.name = of }
+}
+
+// Parts has the parts of a MultiLock or a QuorumLock traced, too, each of their tries.
+func Parts() Option { return func(o *observer) { o.parts = true } }
+
+// New returns an Observer for Config.Observer. It serves any number of engines.
+func New(opts ...Option) engine.Observer {
+	o := &observer{name: func(name string) string { return name }}
+	for _, set := range opts {
+		set(o)
+	}
+	if o.tracer == nil {
+		o.tracer = otel.GetTracerProvider().Tracer(scope)
+	}
+	return o
+}
+
+type observer struct {
+	tracer trace.Tracer
+	name   func(string) string
+	parts  bool
+}
+
+// spans are those of one acquisition. They are its context: the span that this carries is the caller's
+// until the grant, and that of the hold after it.
+type spans struct {
+	context.Context // with the span of the caller
+	acquire         trace.Span
+	hold            trace.Span
+	identity        trace.SpanStartEventOption
+	holding         atomic.Pointer[context.Context] // with the span of the hold
+}
+
+type spansKey struct{}
+
+// Value implements context.Context.
+func (s *spans) Value(key any) any {
+	if key == (spansKey{}) {
+		return s
+	}
+	if in := s.holding.Load(); in != nil {
+		return (*in).Value(key)
+	}
+	return s.Context.Value(key)
+}
+
+// AcquireStart implements engine.Observer.
+func (o *observer) AcquireStart(ctx context.Context, a engine.Acquisition) context.Context {
+	if a.PartOf != "" && !o.parts {
+		return ctx
+	}
+	about := []attribute.KeyValue{attribute.String("lock.kind", a.Kind)}
+	if name := o.name(a.Name); name != "" {
+		about = append(about, attribute.String("lock.name", name))
+	}
+	s := &spans{Context: ctx, identity: trace.WithAttributes(about...)}
+	_, s.acquire = o.tracer.Start(ctx, "lock.acquire", s.identity)
+	return s
+}
+
+// AcquireEnd implements engine.Observer.
+func (o *observer) AcquireEnd(ctx context.Context, a engine.Acquisition, end engine.AcquireEnd) {
+	s := o.spansOf(ctx, a)
+	if s == nil {
+		return
+	}
+	if s.acquire.IsRecording() {
+		s.acquire.SetAttributes(acquired(a, end)...)
+		switch end.Outcome {
+		case engine.Unavailable, engine.Closed, engine.Invalid, engine.Failed:
+			s.acquire.SetStatus(codes.Error, end.Err.Error())
+		}
+	}
+	s.acquire.End(trace.WithTimestamp(end.Time))
+	if end.Outcome == engine.Granted {
+		var in context.Context
+		in, s.hold = o.tracer.Start(s.Context, "lock.hold", s.identity, trace.WithTimestamp(end.Time))
+		s.holding.Store(&in)
+	}
+}
+
+// acquired are the attributes of a result.
+func acquired(a engine.Acquisition, end engine.AcquireEnd) []attribute.KeyValue {
+	all := []attribute.KeyValue{
+		attribute.String("lock.outcome", end.Outcome.String()),
+		attribute.Int("lock.attempts", end.Attempts),
+	}
+	if end.HandedOver {
+		all = append(all, attribute.Bool("lock.handed_over", true))
+	}
+	if end.Reentry {
+		all = append(all, attribute.Bool("lock.reentry", true))
+	}
+	if a.Permits != 0 {
+		all = append(all, attribute.Int("lock.permits", a.Permits))
+	}
+	if end.Owner != "" {
+		all = append(all, attribute.String("lock.owner", end.Owner))
+	}
+	if end.Token != 0 {
+		all = append(all, attribute.Int64("lock.token", end.Token))
+	}
+	if a.PartOf != "" {
+		all = append(all, attribute.String("lock.part_of", a.PartOf))
+	}
+	var refused *engine.NotAcquiredError
+	if errors.As(end.Err, &refused) && refused.Holder != "" {
+		all = append(all, attribute.String("lock.holder", refused.Holder))
+	}
+	return all
+}
+
+// HoldEnd implements engine.Observer.
+func (o *observer) HoldEnd(ctx context.Context, a engine.Acquisition, end engine.HoldEnd) {
+	s := o.spansOf(ctx, a)
+	if s == nil || s.hold == nil {
+		return
+	}
+	if s.hold.IsRecording() {
+		all := []attribute.KeyValue{attribute.Float64("lock.wait_ms", float64(end.Wait.Microseconds())/1000)}
+		if end.Owner != "" {
+			all = append(all, attribute.String("lock.owner", end.Owner))
+		}
+		if end.Reason != 0 {
+			all = append(all, attribute.String("lock.lost", end.Reason.Code()))
+			s.hold.SetStatus(codes.Error, "the lock was lost: "+end.Reason.String())
+		}
+		s.hold.SetAttributes(all...)
+	}
+	s.hold.End(trace.WithTimestamp(end.Time))
+}
+
+// ReleaseEnd implements engine.Observer.
+func (o *observer) ReleaseEnd(ctx context.Context, a engine.Acquisition, end engine.ReleaseEnd) {
+	s := o.spansOf(ctx, a)
+	if s == nil {
+		return
+	}
+	_, release := o.tracer.Start(s.Context, "lock.release", s.identity, trace.WithTimestamp(end.Time.Add(-end.Took)))
+	if end.Err != nil {
+		release.SetStatus(codes.Error, end.Err.Error())
+	}
+	release.End(trace.WithTimestamp(end.Time))
+}
+
+// spansOf are those of the acquisition that an event is about; nil if it is not traced. The context of a
+// part is that of its whole, if parts are not traced.
+func (o *observer) spansOf(ctx context.Context, a engine.Acquisition) *spans {
+	if a.PartOf != "" && !o.parts {
+		return nil
+	}
+	s, _ := ctx.Value(spansKey{}).(*spans)
+	return s
+}
+
+// RenewEnd implements engine.Observer: renewals belong to no acquisition.
+func (*observer) RenewEnd(engine.RenewEnd) {}
+
+// ConnChange implements engine.Observer.
+func (*observer) ConnChange(engine.ConnChange) {}

@@ -1,0 +1,94 @@
+package pawlprom
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pawl-lock/pawl/engine"
+)
+
+// engines collects the Stats of all engines, added up. What one that was closed has counted stays, or the
+// counters would go down.
+type engines struct {
+	mu     sync.Mutex
+	open   []*engine.Engine
+	closed totals
+}
+
+// totals are the counters of engines.
+type totals [9]uint64
+
+// statistics are what is shown of engine.Stats.
+var statistics = [len(totals{})]struct {
+	desc *prometheus.Desc
+	of   func(*engine.Stats) uint64
+}{
+	{statistic("commands_total", "Commands that were sent."), func(s *engine.Stats) uint64 { return s.Commands }},
+	{statistic("redirects_total", "Commands that another node of the cluster had to take."), func(s *engine.Stats) uint64 { return s.Redirects }},
+	{statistic("reconnects_total", "Connections that came back."), func(s *engine.Stats) uint64 { return uint64(s.Reconnects) }},
+	{statistic("compensations_total", "Releases of owners that nobody wanted, and of holds that were lost."), func(s *engine.Stats) uint64 { return s.Compensations }},
+	{statistic("in_doubt_total", "Compensations whose acquire had an unknown outcome."), func(s *engine.Stats) uint64 { return s.InDoubt }},
+	{statistic("unknown_outcomes_total", "Unlocks and operations on counts whose outcome is unknown."), func(s *engine.Stats) uint64 { return s.UnknownOutcomes }},
+	{statistic("not_acked_total", "Grants, re-entries and extensions that too few replicas acknowledged."), func(s *engine.Stats) uint64 { return s.NotAcked }},
+	{statistic("leaked_total", "Holds that were dropped without Unlock."), func(s *engine.Stats) uint64 { return s.Leaked }},
+	{statistic("events_dropped_total", "Calls of the Observer and of the logger that did not fit into their queue."), func(s *engine.Stats) uint64 { return s.EventsDropped }},
+}
+
+var (
+	connected = statistic("servers_connected", "Servers whose connections are all up.")
+	down      = statistic("servers_down", "Servers that miss a connection.")
+)
+
+func statistic(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("pawl_"+name, help, nil, nil)
+}
+
+func (t *totals) add(s *engine.Stats) {
+	for i := range statistics {
+		t[i] += statistics[i].of(s)
+	}
+}
+
+func (e *engines) add(one *engine.Engine) {
+	e.mu.Lock()
+	e.open = append(e.open, one)
+	e.mu.Unlock()
+}
+
+// Describe implements prometheus.Collector.
+func (e *engines) Describe(to chan<- *prometheus.Desc) {
+	for _, s := range statistics {
+		to <- s.desc
+	}
+	to <- connected
+	to <- down
+}
+
+// Collect implements prometheus.Collector.
+func (e *engines) Collect(to chan<- prometheus.Metric) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	sum := e.closed
+	up, missing := 0, 0
+	open := e.open[:0]
+	for _, one := range e.open {
+		over := errors.Is(one.Ready(), engine.ErrClosed) // first: nothing is counted after that
+		s := one.Stats()
+		sum.add(&s)
+		if over {
+			e.closed.add(&s)
+			continue
+		}
+		open = append(open, one)
+		up, missing = up+s.Connected, missing+len(s.DownSince)
+	}
+	clear(e.open[len(open):])
+	e.open = open
+	for i, s := range statistics {
+		to <- prometheus.MustNewConstMetric(s.desc, prometheus.CounterValue, float64(sum[i]))
+	}
+	to <- prometheus.MustNewConstMetric(connected, prometheus.GaugeValue, float64(up))
+	to <- prometheus.MustNewConstMetric(down, prometheus.GaugeValue, float64(missing))
+}
