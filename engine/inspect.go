@@ -224,7 +224,7 @@ func (e *Engine) ask(ctx context.Context, about, text string) *heard {
 		if h.engines[a.Engine] != nil {
 			continue
 		}
-		is := &EngineInfo{ID: a.Engine, Contact: Answered, Host: a.Host, PID: a.PID, Service: a.Service, Labels: a.Labels}
+		is := &EngineInfo{ID: a.Engine, Answered: true, Host: a.Host, PID: a.PID, Service: a.Service, Labels: a.Labels}
 		h.engines[a.Engine] = is
 		h.permits[script.PermitPrefix(a.Engine)] = is
 		for _, n := range a.Names {
@@ -300,7 +300,7 @@ func (h *heard) reach(ctx context.Context, m Mutex, info *LockInfo) {
 		}
 		if !wanted[id] {
 			wanted[id] = true
-			h.engines[id] = &EngineInfo{ID: id, Contact: NotConnected}
+			h.engines[id] = &EngineInfo{ID: id}
 			info.Engines = append(info.Engines, h.engines[id])
 		}
 		o.Engine = h.engines[id]
@@ -311,11 +311,7 @@ func (h *heard) reach(ctx context.Context, m Mutex, info *LockInfo) {
 	list, refused, err := m.asks(ctx)("CLIENT", "LIST")
 	found := inspect.Connections(string(list.Bytes), wanted)
 	for id := range wanted {
-		if c, ok := found[id]; ok {
-			h.engines[id].Contact, h.engines[id].Addr = Connected, c.Addr
-		} else if refused != nil || err != nil {
-			h.engines[id].Contact = NotVisible
-		}
+		h.engines[id].Addr, h.engines[id].Hidden = found[id].Addr, cmp.Or(refused, err)
 	}
 }
 

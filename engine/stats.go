@@ -151,37 +151,19 @@ func (e *Engine) inside() (in env.Snapshot) {
 // EngineInfo is an engine, or a client of Redisson.
 type EngineInfo struct {
 	// ID is the part of its owners before the colon.
-	ID      string
-	Contact EngineContact
-	// Host, PID, Service and Labels are what it says of itself; see Config.Service.
-	Host    string
-	PID     int
-	Service string
-	Labels  map[string]string
-	// Addr is a connection of it, as the server sees it, if it did not answer.
-	Addr string
-}
-
-// EngineContact says how an engine could be reached.
-type EngineContact uint8
-
-// The contacts.
-const (
-	// Answered: it is alive.
-	Answered EngineContact = iota + 1
-	// Connected: the server has a connection of it, and it did not answer in time. It may hang, or may
-	// not listen; see Config.NoInspect.
-	Connected
-	// NotConnected: the server has no connection with its id. Its process has ended or is cut off, or it is no
-	// engine of Pawl: Redisson does not say who it is.
-	NotConnected
-	// NotVisible: it did not answer, and this user may not see the server's connections (CLIENT LIST).
-	NotVisible
-)
-
-// String returns the name.
-func (c EngineContact) String() string {
-	return [...]string{"", "answered", "connected, no answer", "not connected", "not visible"}[min(c, NotVisible)]
+	ID string
+	// Answered: it is alive, and Host, PID, Service and Labels are what it says of itself; see
+	// Config.Service.
+	Answered bool
+	Host     string
+	PID      int
+	Service  string
+	Labels   map[string]string
+	// Addr is where the server has a connection of one that did not answer: it hangs, or does not listen
+	// (Config.NoInspect). Without one its process has ended or is cut off, or it is no engine of
+	// Pawl: Redisson does not say who it is. Hidden is why this user may not see that (CLIENT LIST).
+	Addr   string
+	Hidden error
 }
 
 // answer is what the engine says to a question of package inspect.

@@ -40,17 +40,19 @@ type holderJSON struct {
 }
 
 type engineJSON struct {
-	ID      string            `json:"id"`
-	Contact string            `json:"contact"`
-	Host    string            `json:"host,omitempty"`
-	PID     int               `json:"pid,omitempty"`
-	Service string            `json:"service,omitempty"`
-	Labels  map[string]string `json:"labels,omitempty"`
-	Addr    string            `json:"addr,omitempty"`
+	ID       string            `json:"id"`
+	Answered bool              `json:"answered"`
+	Host     string            `json:"host,omitempty"`
+	PID      int               `json:"pid,omitempty"`
+	Service  string            `json:"service,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Addr     string            `json:"addr,omitempty"`   // of one that did not answer; "": not connected, or hidden
+	Hidden   string            `json:"hidden,omitempty"` // why the server does not show its connections
 }
 
 type useJSON struct {
 	Engine   *engineJSON `json:"engine,omitempty"`
+	Name     string      `json:"name,omitempty"` // of a wait in a deadlock
 	Kind     string      `json:"kind"`
 	Since    time.Time   `json:"since"`
 	Renewals int         `json:"renewals,omitempty"`
@@ -90,12 +92,16 @@ func engineOf(e *engine.EngineInfo) *engineJSON {
 	if e == nil {
 		return nil
 	}
-	return &engineJSON{e.ID, e.Contact.String(), e.Host, e.PID, e.Service, e.Labels, e.Addr}
+	j := &engineJSON{ID: e.ID, Answered: e.Answered, Host: e.Host, PID: e.PID, Service: e.Service, Labels: e.Labels, Addr: e.Addr}
+	if e.Hidden != nil {
+		j.Hidden = e.Hidden.Error()
+	}
+	return j
 }
 
 func uses(all []engine.Use, whose bool) (list []useJSON) {
 	for _, u := range all {
-		one := useJSON{Kind: u.Kind, Since: u.Since.UTC(), Renewals: u.Renewals, Depth: u.Depth, Site: u.Site, Under: u.Under}
+		one := useJSON{Name: u.Name, Kind: u.Kind, Since: u.Since.UTC(), Renewals: u.Renewals, Depth: u.Depth, Site: u.Site, Under: u.Under}
 		if whose {
 			one.Engine = engineOf(u.Engine)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
 // Terminal is what the commands need to know of their output.
@@ -26,7 +27,7 @@ type Terminal struct {
 
 // Commands are all of them.
 func Commands(t Terminal) []*cobra.Command {
-	return []*cobra.Command{t.inspect(), t.ls()}
+	return []*cobra.Command{t.inspect(), t.ls(), t.deadlocks()}
 }
 
 // Formats are the values of --format.
@@ -87,18 +88,18 @@ func who(e *engine.EngineInfo) string {
 	switch {
 	case e == nil:
 		return "somebody whose id does not say who"
-	case e.Contact == engine.Answered:
+	case e.Answered:
 		text := fmt.Sprintf("%s on %s, pid %d", quoted(cmp.Or(e.Service, "?")), quoted(cmp.Or(e.Host, "?")), e.PID)
 		for _, label := range sortedLabels(e.Labels) {
 			text += ", " + quoted(label)
 		}
 		return text
-	case e.Contact == engine.Connected:
+	case e.Addr != "":
 		return "a client at " + quoted(e.Addr) + " that does not answer: it hangs, or does not listen for questions"
-	case e.Contact == engine.NotConnected:
+	case e.Hidden == nil:
 		return "no client of that id is connected: it has ended or is cut off, or it is no engine of Pawl; host, pid and since when cannot be known"
 	}
-	return "it does not answer, and this user may not see the connections of the server (CLIENT LIST); host, pid and since when cannot be known"
+	return "it does not answer, and the server does not show its connections (CLIENT LIST): " + execlock.Shown(e.Hidden.Error()) + "; host, pid and since when cannot be known"
 }
 
 func printJSON(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }

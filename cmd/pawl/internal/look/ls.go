@@ -148,7 +148,7 @@ func earliest(all []engine.Use) (since time.Time) {
 
 // short names a holder in a table.
 func short(h engine.HolderInfo) string {
-	if e := h.Engine; e != nil && e.Contact == engine.Answered {
+	if e := h.Engine; e != nil && e.Answered {
 		return fmt.Sprintf("%s@%s/%d", quoted(e.Service), quoted(e.Host), e.PID)
 	}
 	return execlock.Shown(h.ID)

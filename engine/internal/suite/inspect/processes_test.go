@@ -101,7 +101,7 @@ func inspectUntil(t *testing.T, e *engine.Engine, name, what string, ok func(*en
 
 // answers reports whether the one holder of the lock has answered.
 func answers(i *engine.LockInfo) bool {
-	return len(i.Holders) == 1 && len(i.Holders[0].Uses) == 1 && i.Holders[0].Engine.Contact == engine.Answered
+	return len(i.Holders) == 1 && len(i.Holders[0].Uses) == 1 && i.Holders[0].Engine.Answered
 }
 
 func within(t *testing.T, took time.Duration) {
@@ -154,7 +154,7 @@ func TestInspect_HungHolder_IsConnectedAndDoesNotAnswer(t *testing.T) {
 		}
 		info, took := inspectUntil(t, e, "orders", "it answers no more", func(i *engine.LockInfo) bool { return len(i.Holders) == 1 && !answers(i) })
 		within(t, took)
-		if is := info.Holders[0].Engine; is.ID != holder.id || is.Contact != engine.Connected || !strings.Contains(is.Addr, ":") {
+		if is := info.Holders[0].Engine; is.ID != holder.id || is.Answered || is.Hidden != nil || !strings.Contains(is.Addr, ":") {
 			t.Errorf("the holder is %+v", is)
 		}
 		if info.Silent != 1 || info.Waiting != 2 || info.Waiters[0].Engine.ID != waiter.id {
@@ -173,7 +173,7 @@ func TestInspect_DeadHolder_IsNotConnected(t *testing.T) {
 			t.Fatal(err)
 		}
 		info, took := inspectUntil(t, e, "orders", "it is gone", func(i *engine.LockInfo) bool {
-			return len(i.Holders) == 1 && i.Holders[0].Engine.Contact == engine.NotConnected
+			return len(i.Holders) == 1 && !i.Holders[0].Engine.Answered && i.Holders[0].Engine.Addr == ""
 		})
 		within(t, took)
 		if is := info.Holders[0].Engine; is.ID != holder.id || is.Host != "" || is.Addr != "" || info.Silent != 0 {
@@ -192,7 +192,7 @@ func TestInspect_Redisson_IsNotConnectedUnderItsID(t *testing.T) {
 		info, took := inspectUntil(t, e, "orders", "it is seen", func(i *engine.LockInfo) bool { return i.Locked })
 		within(t, took)
 		h := info.Holders[0]
-		if h.ID != client+":39" || h.Count != 2 || h.Engine.ID != client || h.Engine.Contact != engine.NotConnected || len(h.Uses) != 0 {
+		if h.ID != client+":39" || h.Count != 2 || h.Engine.ID != client || h.Engine.Answered || h.Engine.Addr != "" || h.Engine.Hidden != nil || len(h.Uses) != 0 {
 			t.Errorf("the holder is %+v, %+v", h, h.Engine)
 		}
 	})
