@@ -57,6 +57,9 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 	if o.backoffGiven {
 		a.More().Backoff = o.backoff
 	}
+	if o.origin != nil {
+		a.More().Origin = o.origin
+	}
 	if m.name != m.key.Name {
 		a.More().Name = m.name
 	}
@@ -124,9 +127,13 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	if m.err != nil {
 		return nil, e.failEarly(m, m.err)
 	}
-	parent := heldIn(ctx).carried(e, m.key)
+	carries := heldIn(ctx)
+	parent := carries.carried(e, m.key)
 	if err := m.reenters(parent, o); err != nil {
 		return nil, e.failEarly(m, err)
+	}
+	if o.origin = e.originOf(carries); parent != nil {
+		o.origin = nil
 	}
 	a := e.newAcquisition(m, o, future)
 	a.Try, a.seen = once, seen
@@ -177,6 +184,7 @@ func (a *acquisition) OnResult(h *lock.Hold, why error) {
 		a.fut.err = notAcquiredA(kind.Kind(a.Kind).What(), a.Name(), why)
 	} else {
 		a.fut.value, a.fut.err = holdOf(h).handle, nil
+		a.noteOrigin(h)
 	}
 	if a.seen != nil {
 		a.seen.end.Attempts = int(a.Attempts)

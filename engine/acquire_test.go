@@ -53,7 +53,7 @@ func TestLock_AcquireInDoubt_IsReleasedThreeTimes(t *testing.T) {
 		released.Wait(i + 1)
 		eventually(t, "it is answered", func() bool { return e.Stats().InFlight == 0 })
 	}
-	eventually(t, "it is forgotten", func() bool { return inspect(e).Names == 0 })
+	eventually(t, "it is forgotten", func() bool { return lookInto(e).Names == 0 })
 	clk.pass(time.Hour)
 	if n := released.Done(); n != 3 {
 		t.Errorf("released %d times", n)
@@ -176,7 +176,7 @@ func TestLock_RefusedWhileRecoveryHasItsName_IsNotPaused(t *testing.T) {
 		t.Errorf("recovery lists %d names, want this one", n)
 	}
 	p.Up()
-	eventually(t, "the name is gone", func() bool { return inspect(e).Names == 0 && wantNoneListedAndFree(t, e) == 0 })
+	eventually(t, "the name is gone", func() bool { return lookInto(e).Names == 0 && wantNoneListedAndFree(t, e) == 0 })
 	mustUnlock(t, h)
 	mustUnlock(t, mustLock(t, e.Mutex("x")))
 }

@@ -6,11 +6,15 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/location"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -86,7 +90,8 @@ type Config struct {
 	// ctx ends, since Close waits for it; the Close of its connections must not block, and
 	// must end their Read and Write.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-	// ClientName is shown by CLIENT LIST. Default "pawl".
+	// ClientName is shown by CLIENT LIST, with the engine's ID behind a colon, so that a lock's owner can
+	// be found there. Default "pawl".
 	ClientName string
 	// NameMapper, if set, maps every lock's name to the key on the server, as
 	// Redisson's NameMapper does. It must be a pure function.
@@ -166,6 +171,13 @@ type Config struct {
 	// one each for Prometheus and OpenTelemetry; Observers makes one of several. Default: none, which costs a
 	// branch.
 	Observer Observer
+	// Service (by default the name of the program) and Labels (1 KiB at most) describe this process to
+	// others who call Engine.Inspect. CallSites tells them where each lock was asked for, for about a
+	// microsecond of each acquisition. NoInspect: this engine neither asks nor answers. See docs/inspect.md.
+	Service   string
+	Labels    map[string]string
+	CallSites bool
+	NoInspect bool
 	// Lazy makes New return before the connections are up, for a service that may start
 	// before its servers. The engine then connects in the background, and tries again
 	// until it succeeds. Meanwhile Lock waits, as in any outage; see Engine.Ready and Outage.
@@ -187,6 +199,8 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Topology, "standalone")
 	setDefault(&c.ShardedPubSub, "auto")
 	setDefault(&c.ClientName, "pawl")
+	setDefault(&c.Service, filepath.Base(os.Args[0]))
+	c.Labels = maps.Clone(c.Labels)
 	setDefault(&c.Lease, 30*time.Second)
 	setDefault(&c.HandOverTime, 10*time.Millisecond)
 	setDefault(&c.FairWaitTimeout, 5*time.Minute)
@@ -251,6 +265,7 @@ func (c Config) validate() error {
 	check(c.CommandTimeout > 0, "CommandTimeout (%v) must be positive", c.CommandTimeout)
 	check(c.Replicas.valid(), "Replicas (%d) must be a number up to %d, AllReplicas or MajorityOfReplicas", int(c.Replicas), maxReplicas)
 	check(c.AckTimeout >= time.Millisecond && c.AckTimeout <= maxAckTimeout, "AckTimeout (%v) must be between 1ms and %v", c.AckTimeout, maxAckTimeout)
+	check(inspect.LabelsFit(c.Labels), "Labels must have at most %d bytes", inspect.MaxLabels)
 	check(c.DialTimeout > 0, "DialTimeout (%v) must be positive", c.DialTimeout)
 	check(c.CloseTimeout > 0, "CloseTimeout (%v) must be positive", c.CloseTimeout)
 	check(c.CommandConns > 0 && c.CommandConns <= 64, "CommandConns (%d) must be within 1 and 64", c.CommandConns)
@@ -363,35 +378,11 @@ func ParseURL(raw string) (Config, error) {
 	if l.TLS {
 		c.TLS = &tls.Config{ServerName: l.Host, MinVersion: tls.VersionTLS12} // several servers: each under its own name
 	}
-	if err := c.takeTLS(serverName, sentinelTLS); err != nil {
+	if c.SentinelTLS, err = location.SentinelTLS(c.TLS, NoTLS, serverName, sentinelTLS); err != nil {
 		return Config{}, err
 	}
 	if err := c.withDefaults().validate(); err != nil {
 		return Config{}, err
 	}
 	return c, nil
-}
-
-// takeTLS reads what the settings say of TLS.
-func (c *Config) takeTLS(serverName, sentinelTLS string) error {
-	switch sentinelTLS {
-	case "on":
-		if c.SentinelTLS = c.TLS; c.TLS == nil {
-			c.SentinelTLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-	case "off":
-		c.SentinelTLS = NoTLS
-	}
-	if serverName == "" {
-		return nil
-	}
-	if c.TLS == nil && (c.SentinelTLS == nil || c.SentinelTLS == NoTLS) {
-		return lockerr.Invalid("the URL's tls_server_name needs TLS: write rediss instead of redis")
-	}
-	for _, cfg := range []*tls.Config{c.TLS, c.SentinelTLS} {
-		if cfg != nil && cfg != NoTLS {
-			cfg.ServerName = serverName
-		}
-	}
-	return nil
 }

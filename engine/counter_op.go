@@ -100,6 +100,7 @@ func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T
 		return a
 	}
 	e := a.eng
+	a.Since = e.clock.Stamp()
 	if waits {
 		a.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
 	} else {

@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
+	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -111,6 +112,7 @@ func start(cfg Config, w env.Env) *Engine {
 		e.log(slog.LevelWarn, "pawl: the URL has settings of other clients, which mean nothing here: "+strings.Join(cfg.ignored, ", "))
 	}
 	client := cfg.client()
+	client.ClientName = inspect.ClientName(cfg.ClientName, e.table.ID)
 	client.Clock, client.MaxPause = w.Clock, e.maxPause
 	if cfg.Logger != nil {
 		client.Logger = slog.New(connectionLog{e})
@@ -129,6 +131,12 @@ func start(cfg Config, w env.Env) *Engine {
 			e.table.Rerouted()
 		},
 	}))
+	if !cfg.NoInspect {
+		e.table.Listener = inspect.NewListener(inspect.Config{
+			Client: e.table.Client, Timers: e.table.Timers, Clock: w.Clock, Verb: e.table.Verb, Spawn: e.exec.Spawn,
+			Busy: e.table.Busy, Answer: e.answer, Refused: e.notInspected,
+		})
+	}
 	close(ready)
 	attach(e.observer, e)
 	if w.OnStart != nil {
@@ -138,6 +146,12 @@ func start(cfg Config, w env.Env) *Engine {
 		w.Lose(func(key string, why uint8) int { return e.table.LoseHolds(key, lock.Loss(why)) })
 	}
 	return e
+}
+
+// notInspected is called when the server refuses the channel of questions.
+func (e *Engine) notInspected(why error) {
+	e.log(slog.LevelInfo, "pawl: this engine cannot be inspected: the server refuses the channel (see docs/inspect.md; Config.NoInspect turns it off)",
+		"channel", inspect.Channel, "err", why)
 }
 
 // maxPause bounds the pauses between two attempts to connect while holds wait for their renewal:
@@ -341,6 +355,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 
 func (e *Engine) close() error {
 	e.table.Close()
+	e.table.Listener.Close()
 	timeout, stop := e.world.After(e.cfg.CloseTimeout)
 	defer stop()
 

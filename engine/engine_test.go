@@ -405,6 +405,10 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	info, err := e.Inspect(ctxT(t), "orders:42")
+	if err != nil {
+		t.Fatal(err)
+	}
 	permits := mustAcquire(t, e.Semaphore("free"), 0)
 	lost := &LostError{Name: "orders:42", Reason: NotRenewed}
 	acks := &AckError{Name: "orders:42", Acked: 1, Wanted: 2, Cause: refused}
@@ -438,6 +442,11 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 		"State":            {state},
 		"Holder":           {state.Holders[0]},
 		"Stats":            {e.Stats()},
+		"LockInfo":         {&LockInfo{Name: info.Name, Kind: info.Kind, Holders: info.Holders[:1]}},
+		"HolderInfo":       {info.Holders[0]},
+		"EngineInfo":       {info.Engines[0], *info.Engines[0]},
+		"Use":              {Use{Engine: info.Engines[0], Name: "orders:42"}},
+		"Cycle":            {Cycle{{Name: "orders:42"}}},
 		"LostReason":       {NotRenewed, LostReason(200)},
 		"LostError":        {lost, *lost},
 		"AckError":         {acks, *acks},

@@ -291,8 +291,8 @@ func report(t testing.TB, e *Engine) {
 // connected is the client of an engine that lives in the real world.
 func connected(e *Engine) *resp.Client { return e.table.Client.(env.RespClient).Client }
 
-// inspect is what an engine remembers.
-func inspect(e *Engine) env.Snapshot { return e.inside() }
+// lookInto is what an engine remembers.
+func lookInto(e *Engine) env.Snapshot { return e.inside() }
 
 // renewAll makes an engine renew everything that it holds.
 func renewAll(e *Engine) { e.table.Renewer.All() }

@@ -205,6 +205,7 @@ func (h *lockHold) inner() *lock.Hold {
 
 func (h *lockHold) Ended(why lock.Loss) {
 	h.seen.over(LostReason(why))
+	h.Shard().Forget(&h.Hold)
 	h.unwatch()
 }
 

@@ -160,7 +160,7 @@ func TestClose_ContextsOfALostHold_AreWaitedFor(t *testing.T) {
 	s.Do("DEL", "x")
 	renewAll(e)
 	receive(t, g.called)
-	if n := inspect(e).Names; n != 1 {
+	if n := lookInto(e).Names; n != 1 {
 		t.Errorf("%d names are in use, want the one whose hold is being told", n)
 	}
 	closed := background(e.Close)

@@ -240,6 +240,9 @@ func (all *several) check(ctx context.Context, opts []Option, once bool) (o opti
 	if o.minGiven {
 		return o, nil, nil, all.failed, lockerr.Invalid("MinHold does not go with several locks: one that is given back would stay taken")
 	}
+	if e := all.engine(); e != nil {
+		o.origin = e.originOf(held)
+	}
 	return o, held, parents, failed, nil
 }
 

@@ -2,16 +2,14 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/internal/redact"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -202,116 +200,6 @@ func (m Mutex) acquireAsync(ctx context.Context, opts []Option, once bool) *Futu
 	return &a.fut
 }
 
-// State is what the server knew about a lock at one moment.
-type State struct {
-	// Locked: somebody holds it.
-	Locked bool
-	// Mine: one of the holders is this engine.
-	Mine bool
-	// Mode is "" for a free lock, else "exclusive", or "read" or "write" for an RWMutex.
-	Mode string
-	// Holders are the owners that hold the lock, Redisson's included.
-	Holders []Holder
-	// TTL is what is left of the lease. It is negative if the key has no expiry, and
-	// zero for a free lock.
-	TTL time.Duration
-}
-
-// Holder is one owner of a lock.
-type Holder struct {
-	// ID is the owner on the server: "<uuid>:<number>", and ":write" after that for the writer of
-	// a read-write lock. A negative number is nobody: the lock was given up, and its MinHold
-	// keeps it taken.
-	ID string
-	// Count is how many times this owner holds the lock, re-entries included.
-	Count int
-}
-
-// State asks the server who holds the lock. It is one command and changes nothing. It waits
-// at most Config.CommandTimeout.
-func (m Mutex) State(ctx context.Context) (State, error) { return m.state(ctx, true).answer(ctx) }
-
-// StateAsync is State without the waiting. It never blocks.
-func (m Mutex) StateAsync(ctx context.Context) *Future[State] {
-	return &m.state(ctx, false).fut
-}
-
-func (m Mutex) state(ctx context.Context, waits bool) *query[State] {
-	return startQuery(ctx, m, querySpec[State]{
-		effect: readOnly,
-		encode: func(dst []byte, form resp.ScriptForm) []byte {
-			return script.AppendState(dst, form, m.key.Name)
-		},
-		result: func(v resp.Value, why error) (State, error) {
-			if why != nil {
-				return State{}, m.about(why)
-			}
-			s, err := m.stateIn(v)
-			return s, m.about(err)
-		},
-	}, waits)
-}
-
-// stateIn reads the answer.
-func (m Mutex) stateIn(v resp.Value) (State, error) {
-	var s State
-	ok := v.Kind == wire.KindArray && v.Len()%2 == 1
-	var field string
-	v.Each(func(i int, e resp.Value) bool {
-		switch {
-		case i == 0:
-			s.TTL = time.Duration(e.Int) * time.Millisecond
-		case i%2 == 1:
-			field = string(e.Bytes)
-		case field == "mode":
-			s.Mode = string(e.Bytes)
-		default:
-			count, err := strconv.Atoi(string(e.Bytes))
-			ok = ok && err == nil
-			s.Holders = append(s.Holders, Holder{field, count})
-			s.Mine = s.Mine || m.home.owns(field)
-		}
-		return true
-	})
-	if !ok {
-		return State{}, lockerr.Wrap(ErrWrongType, driver.ErrReply)
-	}
-	s.Locked = len(s.Holders) > 0
-	if !s.Locked {
-		s.Mode, s.TTL = "", 0
-	} else if s.Mode == "" {
-		s.Mode = "exclusive"
-	}
-	return s, nil
-}
-
-// ForceOption narrows ForceUnlock.
-type ForceOption interface{ applyForce(*forceOptions) }
-
-type forceOptions struct {
-	holder  string
-	invalid error
-}
-
-// IfHolder makes ForceUnlock act only if that owner, as State shows it, holds the lock.
-// So you cannot take the lock from an owner that got it after you looked. Holds of one
-// process that hand the lock over to each other are one owner (see Config.HandOverTime): the one
-// that has it by then loses it. The plain readers of a process are one owner, too: all of them
-// lose it. An empty id is ErrInvalid.
-func IfHolder(id string) ForceOption { return ifHolder(id) }
-
-type ifHolder string
-
-func (h ifHolder) applyForce(o *forceOptions) {
-	if o.holder = string(h); h == "" { // the script takes that for any holder
-		o.invalid = lockerr.Invalid("IfHolder must name an owner, as State shows it; without IfHolder, ForceUnlock takes the lock from any owner")
-	}
-}
-
-func (h ifHolder) String() string               { return fmt.Sprintf("IfHolder(%q)", string(h)) }
-func (h ifHolder) Format(f fmt.State, c rune)   { redact.Format(f, c, h.String()) }
-func (h ifHolder) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
-
 // ForceUnlock takes the lock away from its holder, and reports whether there was one.
 // The holder is told at its next renewal, or at once if somebody in its process waits
 // for the lock (of a FairMutex: if that is the next in the queue; a reader: if that is a writer, and
@@ -371,4 +259,125 @@ func (m Mutex) about(err error) error {
 		return err
 	}
 	return withKind(m.key.Kind.What(), m.name, err)
+}
+
+// RWMutex is a lock that many may read at the same time, or one may write. On the wire it is
+// Redisson's RReadWriteLock. It has two halves, which are used like a Mutex: same methods, same
+// options, same errors. Many readers may hold it, and any goroutine may unlock each of them.
+//
+// The plain readers of an engine are one owner on the server: the first acquires, the others join
+// it without a command, and the last one releases. State lists one, IfHolder takes the lock from all of them,
+// and they are lost together. The Unlock of a reader that is not the last asks no server. A reader with a
+// Lease, MaxHold or Acked, or in a RedLock, is an owner of its own.
+//
+// If the readers have held the lock for longer than Config.HandOverTime, a new one waits up to 10 ms for them to
+// release it, so that a writer of another process gets a chance; then it joins. TryLock joins at once.
+// With a negative HandOverTime each reader is an owner of its own.
+//
+// The context of a read lock re-enters the reader, that of a write lock the writer. A Reader
+// under the context of its Writer is granted at once, and is a hold of its own: it stays when the
+// writer is unlocked. A Writer under the context of its Reader fails at once with ErrReentry, for
+// it would wait for itself. Contexts are how Pawl knows: a Lock of the reader by a goroutine that
+// reads already, but without the context of that hold, is another reader, and dead-locks if a
+// writer waits meanwhile.
+//
+// The readers and writers of one engine take turns, as with sync.RWMutex: a reader that comes
+// while a writer of this engine waits or writes comes after that, and readers that have waited
+// for a writer come before the next one. So neither starves the other within a process. Between
+// processes there is no order: the first to ask after a release gets the lock, and readers of
+// others that never end keep a writer waiting. TryLock asks without regard to turns.
+//
+// A name is either an RWMutex or a Mutex. If an engine uses it for one of them the other is
+// ErrKindConflict; if it is the other elsewhere it counts as held. In a cluster, a reader is not granted
+// while the slot of the lock moves to another node; what is held stays held, and can be unlocked.
+//
+// A reader that dies keeps writers out until its lease ends. A Java program with Redisson may
+// cut the leases of fixed length of other readers: its watchdog sets the lock's time to its own.
+//
+// The zero RWMutex is not usable: its methods return ErrInvalid.
+type RWMutex struct{ reader, writer Mutex }
+
+// RWMutex returns the read-write lock of that name. The rules for names are those of Mutex.
+func (e *Engine) RWMutex(name string) RWMutex {
+	return RWMutex{e.mutex(name, kind.Read), e.mutex(name, kind.Write)}
+}
+
+// Reader returns the half that many may hold at the same time. It takes no MinHold: that keeps
+// others out, and a read lock lets readers in. A lock that a Reader waits for is held by a
+// writer. ForceUnlock takes the lock away from all its readers, with IfHolder from that owner
+// alone; it does nothing if the lock is written. The re-entry of a plain reader asks no server: a Lease of
+// its own ends it here, and Acked is ErrInvalid.
+func (l RWMutex) Reader() Mutex { return l.reader }
+
+// Writer returns the half that excludes all others. ForceUnlock takes the lock away from its
+// writer, and from readers beside that; it does nothing if the lock is read.
+func (l RWMutex) Writer() Mutex { return l.writer }
+
+// State is Mutex.State: Mode says whether the lock is read or written.
+func (l RWMutex) State(ctx context.Context) (State, error) { return l.writer.State(ctx) }
+
+// Downgrade gives back a write lock and keeps a read lock, which it returns, without a moment in
+// between in which somebody else could write. Others that wait to read are woken. w ends as by
+// Unlock, with its contexts and its re-entries. The options are those of the read lock, but for
+// NonReentrant, which is an error here.
+//
+// It is like TryLock: it waits for the answers of the server, and for nobody. If it
+// fails, also with ErrClosed during Shutdown, w is held as before, or was lost, which the error
+// says. (With ErrWrongType something else has the name: w was lost, and is told at its next
+// renewal.) If the read lock was granted, but nobody knows whether the write lock was released
+// before ctx ended, that goes on in the background, as with Unlock, and Downgrade has succeeded.
+//
+// While a cluster moves the slot of the lock to another node, no reader is granted. If that takes
+// longer than Config.CommandTimeout, Downgrade fails with ErrNotAcquired and ErrUnavailable, and w is
+// held as before. Call it again after the move.
+//
+// w must be a hold of this lock's Writer, and not a re-entry.
+func (l RWMutex) Downgrade(ctx context.Context, w *Hold, opts ...Option) (*Hold, error) {
+	if err := l.mayDowngrade(ctx, w); err != nil {
+		return nil, notAcquired(l.writer.name, err)
+	}
+	// Two commands, in this order, do it: a read lock beside the writer, and then the release.
+	// Each of them is what it always is, also if its answer is lost.
+	asking, done := context.WithCancel(Detach(ctx))
+	defer done() // or a writer would keep a context of each attempt
+	r, err := l.reader.TryLock(w.Context(asking), opts...)
+	if err != nil {
+		return nil, err
+	}
+	kept := false
+	defer func() {
+		if !kept { // also if a context of the user's panics
+			r.UnlockAsync()
+		}
+	}()
+	if err = w.Err(); err == nil {
+		if err = w.Unlock(ctx); !errors.Is(err, ErrLost) {
+			done() // asks a context of the user's, too
+			kept = true
+			return r, nil
+		}
+	}
+	// The writer was gone by then, so others may have written before the read lock.
+	return nil, notAcquired(l.writer.name, err)
+}
+
+var errNoWriter = lockerr.Invalid("Downgrade: the hold is not a write hold of this lock")
+
+func (l RWMutex) mayDowngrade(ctx context.Context, w *Hold) error {
+	switch {
+	case l.writer.home == nil:
+		return errZeroMutex
+	case ctx == nil:
+		return lockerr.ErrNoContext
+	case w == nil:
+		return errNoWriter
+	}
+	one, ok := w.h.(*lockHold)
+	switch {
+	case !ok || one.home() != l.writer.home || kind.Kind(one.Kind) != kind.Write || one.Name != l.writer.name:
+		return errNoWriter
+	case one.Parent != nil:
+		return lockerr.Invalid("Downgrade of a re-entry: the writer that it re-enters would still write")
+	}
+	return w.Err()
 }

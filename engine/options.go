@@ -36,6 +36,7 @@ type options struct {
 	outage       time.Duration
 	outageGiven  bool
 	permits      int // of a PermitSemaphore
+	origin       *lock.Origin
 }
 
 // setting is an Option made of a duration. Options are values that print as they are
@@ -335,3 +336,30 @@ func (r Replicas) String() string {
 	}
 	return fmt.Sprint(int(r))
 }
+
+// ForceOption narrows ForceUnlock.
+type ForceOption interface{ applyForce(*forceOptions) }
+
+type forceOptions struct {
+	holder  string
+	invalid error
+}
+
+// IfHolder makes ForceUnlock act only if that owner, as State shows it, holds the lock.
+// So you cannot take the lock from an owner that got it after you looked. Holds of one
+// process that hand the lock over to each other are one owner (see Config.HandOverTime): the one
+// that has it by then loses it. The plain readers of a process are one owner, too: all of them
+// lose it. An empty id is ErrInvalid.
+func IfHolder(id string) ForceOption { return ifHolder(id) }
+
+type ifHolder string
+
+func (h ifHolder) applyForce(o *forceOptions) {
+	if o.holder = string(h); h == "" { // the script takes that for any holder
+		o.invalid = lockerr.Invalid("IfHolder must name an owner, as State shows it; without IfHolder, ForceUnlock takes the lock from any owner")
+	}
+}
+
+func (h ifHolder) String() string               { return fmt.Sprintf("IfHolder(%q)", string(h)) }
+func (h ifHolder) Format(f fmt.State, c rune)   { redact.Format(f, c, h.String()) }
+func (h ifHolder) MarshalText() ([]byte, error) { return []byte(h.String()), nil }

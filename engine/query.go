@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
+	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // querySpec is what a query asks for.
@@ -88,9 +91,15 @@ func startQuery[T any](ctx context.Context, m Mutex, i querySpec[T], waits bool)
 }
 
 func (q *query[T]) check(ctx context.Context, m Mutex) error {
-	switch {
-	case q.invalid != nil:
+	if q.invalid != nil {
 		return q.invalid
+	}
+	return m.check(ctx)
+}
+
+// check is what is wrong before anything is asked.
+func (m Mutex) check(ctx context.Context) error {
+	switch {
 	case m.home == nil:
 		return errZeroMutex
 	case m.err != nil:
@@ -282,4 +291,99 @@ func (q *query[T]) answer(ctx context.Context) (T, error) {
 		q.await(ctx, q.ended, q.fut.Done(), q.fut.Abandon)
 	}
 	return q.fut.Result()
+}
+
+// State is what the server knew about a lock at one moment.
+type State struct {
+	// Locked: somebody holds it.
+	Locked bool
+	// Mine: one of the holders is this engine.
+	Mine bool
+	// Mode is "" for a free lock, else "exclusive", or "read" or "write" for an RWMutex.
+	Mode string
+	// Holders are the owners that hold the lock, Redisson's included.
+	Holders []Holder
+	// TTL is what is left of the lease. It is negative if the key has no expiry, and
+	// zero for a free lock.
+	TTL time.Duration
+}
+
+// Holder is one owner of a lock.
+type Holder struct {
+	// ID is the owner on the server: "<uuid>:<number>", and ":write" after that for the writer of
+	// a read-write lock. A negative number is nobody: the lock was given up, and its MinHold
+	// keeps it taken.
+	ID string
+	// Count is how many times this owner holds the lock, re-entries included.
+	Count int
+}
+
+// State asks the server who holds the lock. It is one command and changes nothing. It waits
+// at most Config.CommandTimeout.
+func (m Mutex) State(ctx context.Context) (State, error) { return m.state(ctx, true).answer(ctx) }
+
+// StateAsync is State without the waiting. It never blocks.
+func (m Mutex) StateAsync(ctx context.Context) *Future[State] {
+	return &m.state(ctx, false).fut
+}
+
+func (m Mutex) state(ctx context.Context, waits bool) *query[State] {
+	return startQuery(ctx, m, querySpec[State]{
+		effect: readOnly,
+		encode: func(dst []byte, form resp.ScriptForm) []byte {
+			return script.AppendState(dst, form, m.key.Name)
+		},
+		result: func(v resp.Value, why error) (State, error) {
+			if why != nil {
+				return State{}, m.about(why)
+			}
+			s, err := m.stateIn(v)
+			return s, m.about(err)
+		},
+	}, waits)
+}
+
+// stateIn reads the answer.
+func (m Mutex) stateIn(v resp.Value) (State, error) {
+	var s State
+	owners, mode, ok := inspect.Owners(v, 1)
+	if !ok {
+		return State{}, lockerr.Wrap(ErrWrongType, driver.ErrReply)
+	}
+	v.Each(func(_ int, e resp.Value) bool {
+		s.TTL = time.Duration(e.Int) * time.Millisecond
+		return false
+	})
+	s.Mode = mode
+	for _, o := range owners {
+		s.Holders = append(s.Holders, Holder{ID: o.ID, Count: o.Count})
+		s.Mine = s.Mine || m.home.owns(o.ID)
+	}
+	s.Locked = len(s.Holders) > 0
+	if !s.Locked {
+		s.Mode, s.TTL = "", 0
+	} else if s.Mode == "" {
+		s.Mode = "exclusive"
+	}
+	return s, nil
+}
+
+// asks sends commands that only read to the server of the name.
+func (m Mutex) asks(ctx context.Context) inspect.Ask {
+	return func(words ...string) (v resp.Value, refused, err error) {
+		v, err = startQuery(ctx, m, querySpec[resp.Value]{
+			encode: func(dst []byte, _ resp.ScriptForm) []byte { return wire.AppendCommand(dst, words...) },
+			result: func(v resp.Value, why error) (resp.Value, error) { return v.Clone(), why },
+		}, true).answer(ctx)
+		if e, ok := err.(*resp.ServerError); ok {
+			return resp.Value{}, e, nil
+		}
+		return v, nil, err
+	}
+}
+
+// forbidden reports whether the server refuses a command to this user.
+func forbidden(err error) bool {
+	e, ok := err.(*resp.ServerError)
+	return ok && resp.RefusalOf(e).Forbidden()
 }

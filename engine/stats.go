@@ -1,11 +1,19 @@
 package engine
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/env"
+	"github.com/pawl-lock/pawl/engine/internal/inspect"
+	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
@@ -14,7 +22,7 @@ import (
 // latch as acquisitions.
 type Stats struct {
 	// Held counts live holds, re-entries included. Waiting counts acquisitions without
-	// a result, InFlight commands without an answer, Channels subscribed channels.
+	// a result, InFlight commands without an answer, Channels subscribed channels of locks.
 	Held, Waiting, InFlight, Channels int
 
 	// Acquired, Released and Renewed count holds, re-entries included. In the end each hold
@@ -82,6 +90,9 @@ func (e *Engine) Stats() Stats {
 	}
 	c := e.table.Client.Stats()
 	s.InFlight, s.Channels = c.InFlight, c.Channels
+	if e.table.Listener.Listening() {
+		s.Channels-- // that of questions
+	}
 	s.Commands, s.BytesIn, s.BytesOut, s.Reconnects = c.Commands, c.BytesIn, c.BytesOut, c.Reconnects
 	s.Connected, s.DownSince = e.connected()
 	var w wheel.Stats = e.table.Timers.Stats()
@@ -136,6 +147,123 @@ func (e *Engine) inside() (in env.Snapshot) {
 	in.Watched = e.watches.Len() + e.counterWatches.Len() + e.pending.watches.Len()
 	return in
 }
+
+// EngineInfo is an engine, or a client of Redisson.
+type EngineInfo struct {
+	// ID is the part of its owners before the colon.
+	ID string
+	// Answered: it is alive, and Host, PID, Service and Labels are what it says of itself; see
+	// Config.Service.
+	Answered bool
+	Host     string
+	PID      int
+	Service  string
+	Labels   map[string]string
+	// Addr is where the server has a connection of one that did not answer: it hangs, or does not listen
+	// (Config.NoInspect). Without one its process has ended or is cut off, or it is no engine of
+	// Pawl: Redisson does not say who it is. Hidden is why this user may not see that (CLIENT LIST).
+	Addr   string
+	Hidden error
+}
+
+// answer is what the engine says to a question of package inspect.
+func (e *Engine) answer(q *inspect.Question) *inspect.Answer {
+	st := e.table.Counters()
+	a := &inspect.Answer{
+		Engine: e.table.ID, Host: hostname(), PID: os.Getpid(), Service: e.cfg.Service, Labels: e.cfg.Labels,
+		Held: st.Held, Waiting: st.Pending,
+	}
+	if q.DB != e.cfg.DB {
+		return a // its names are other locks
+	}
+	text := string(q.Text)
+	switch q.About {
+	case inspect.AboutName:
+		n := e.table.UsesOf(text, e.table.Client.Route(text))
+		n.Name = ""
+		a.Add(e.named(n))
+	case inspect.AboutPattern:
+		a.More += e.table.EachName(func(name string) bool { return inspect.Match(text, name) }, false, func(n driver.NameUses) { a.Add(e.named(n)) })
+	case inspect.AboutWaits:
+		e.table.EachName(func(string) bool { return true }, true, func(n driver.NameUses) {
+			n.Uses = slices.DeleteFunc(n.Uses, func(u driver.Use) bool { return u.Under == nil })
+			if len(n.Uses) > 0 {
+				a.Add(e.named(n))
+			}
+		})
+	}
+	return a
+}
+
+// named is what an answer says of a name.
+func (e *Engine) named(n driver.NameUses) inspect.Name {
+	is := inspect.Name{Name: []byte(n.Name), Waiting: n.Waiting}
+	for _, u := range n.Uses {
+		one := inspect.Use{
+			Held: u.Held, Kind: u.Kind, Millis: u.Since.Milliseconds(), Renewals: u.Renewals, Depth: u.Depth, Site: inspect.Site(u.Stack),
+		}
+		if u.Held {
+			one.Owner = u.Owner.String()
+			if u.Kind == kind.Permit.String() {
+				ids := u.Owner.Permits()
+				one.Owner, one.Size = hex.EncodeToString(ids[0][:]), len(ids)
+			}
+		}
+		if c, ok := u.Under.(*heldContext); ok {
+			one.Under = c.carriedHere(e)
+		}
+		is.Uses = append(is.Uses, one)
+	}
+	return is
+}
+
+// carriedHere are the holds of this engine that c carries.
+func (c *heldContext) carriedHere(e *Engine) (all []inspect.Carried) {
+	for ; c != nil && c.hold != nil; c = c.outer {
+		for _, h := range c.hold.h.locks() {
+			h.Shard().Lock()
+			live, name, owner := h.IsLive(), h.Entry.Name, h.Owner().String()
+			h.Shard().Unlock()
+			if live && h.home() == e {
+				all = append(all, inspect.Carried{Name: []byte(name), Owner: owner, Kind: kind.Kind(h.Kind).String()})
+			}
+		}
+	}
+	return all
+}
+
+// originOf is what is remembered of an acquisition for those who look, nil if nothing is: the holds that its
+// context carries, and the call site, if that is recorded.
+func (e *Engine) originOf(c *heldContext) *lock.Origin {
+	carries := c != nil && c.hold != nil
+	if !carries && !e.cfg.CallSites || e.cfg.NoInspect {
+		return nil
+	}
+	o := new(lock.Origin)
+	if carries {
+		o.Under = c
+	}
+	if e.cfg.CallSites {
+		o.Stack = inspect.Stack(1)
+	}
+	return o
+}
+
+// noteOrigin keeps the call site for the hold. The caller holds the shard's lock.
+func (a *acquisition) noteOrigin(h *lock.Hold) {
+	if x := a.Extra(); x != nil && x.Origin != nil && x.Origin.Stack != nil {
+		a.Shard.Note(h, &lock.Origin{Stack: x.Origin.Stack})
+	}
+}
+
+// hostname is that of the machine, as far as it is known.
+var hostname = sync.OnceValue(func() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+})
 
 var (
 	errNotClean    = errors.New("Close ran into Config.CloseTimeout: some locks end with their leases, or permits of a Semaphore stay taken")

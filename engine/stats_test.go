@@ -271,7 +271,7 @@ func TestStats_ReleaseWithoutAnswer_KnowTheEndOfTheHold(t *testing.T) {
 		"answered after its caller has given up": {end: func(t *testing.T, p *faultproxy.Proxy, clk fakeTime, h *Hold) {
 			stopWaiting(t, h)
 			p.Resume()
-			eventually(t, "it is answered", func() bool { return inspect(clk.eng).Names == 0 })
+			eventually(t, "it is answered", func() bool { return lookInto(clk.eng).Names == 0 })
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pawl-lock/pawl/bench"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
@@ -24,6 +25,9 @@ func addCompletion(root *cobra.Command) {
 		choices := choices
 		if cmd.Name() == "status" {
 			choices = map[string][]string{"format": {"text", "json", "jsonl"}}
+		}
+		if format := cmd.Flags().Lookup("format"); format != nil && format.DefValue == "" {
+			choices = map[string][]string{"format": look.Formats}
 		}
 		for flag, values := range choices {
 			if cmd.Flags().Lookup(flag) != nil {

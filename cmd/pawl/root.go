@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
@@ -70,6 +72,9 @@ Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server cannot be reached or ref
 		newUnlockCommand(),
 		newVersionCommand(),
 	)
+	root.AddCommand(look.Commands(look.Terminal{Is: isTerminal, Logger: func(cmd *cobra.Command) *slog.Logger {
+		return newReports(func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "pawl: "+format+"\n", args...) }, isTerminal(cmd.ErrOrStderr()))
+	}})...)
 	addCompletion(root)
 	return root
 }

@@ -3,6 +3,7 @@ package counter
 import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // What an Op does; see counter.lua for the letters.
@@ -27,6 +28,8 @@ type Op struct {
 	Kind OpKind
 	N    int64
 	Try  bool // an Acquire that is for one answer
+	// Since is when it was asked for, for those who look at it.
+	Since clock.Instant
 
 	port    OpPort   // nil: nobody wants to know, or has been told
 	counter *Counter // nil until it is admitted

@@ -8,6 +8,15 @@ type View struct {
 	Number                      uint64
 }
 
+// EachWaiter visits those who wait, until visit returns false.
+func (t *Counter) EachWaiter(visit func(*Op) bool) {
+	for op := range t.waiters.All() {
+		if !visit(op) {
+			return
+		}
+	}
+}
+
 // View looks at it.
 func (t *Counter) View() View {
 	return View{

@@ -77,6 +77,7 @@ func (s *Shard) Count(k CounterKey, route uint64) *Counter {
 	if c := s.counts[k]; c != nil {
 		return c
 	}
+	s.Table.Listener.Used()
 	c := &Counter{sh: s, route: route, mark: k.mark(s.Table.ID), wakes: k.channel()}
 	c.Port, c.Name, c.Kind = c, k.Name, k.Kind
 	for _, timer := range []*wheel.Timer{&c.alarm, &c.pause, &c.doubt} {

@@ -33,6 +33,7 @@ type Shard struct {
 	number     uint64 // of the latest command of a count
 	ids        idSource
 	count      lock.Counters
+	origins    map[*lock.Hold]*lock.Origin // where holds were asked for; nil unless that is recorded
 
 	_ [64]byte // neighbours do not share a cache line
 }
@@ -131,6 +132,7 @@ func (s *Shard) make(k Key, route uint64) *lock.Entry {
 	} else {
 		r = &lock.Entry{Port: s}
 	}
+	s.Table.Listener.Used()
 	r.Reset(k.Name, route)
 	r.Family, r.ReaderIndex = uint8(k.Kind.Family()), 0
 	return r

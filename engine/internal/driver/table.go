@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/env"
+	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -71,6 +72,7 @@ type Table struct {
 	Renewer  *watchdog.Renewer
 	Recovery *recovery.Recovery
 	Outages  Outages
+	Listener *inspect.Listener // nil: it is off
 
 	closing closing
 	shards  [shardCount]Shard

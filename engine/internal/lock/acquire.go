@@ -11,10 +11,13 @@ func (r *Entry) Admit(a *Request, rd *Ready) {
 	a.res = r
 	r.admit(a, rd)
 	r.next(rd)
+	if r.Cmd.req != a && !a.Ended() && a.since == 0 {
+		a.waitsFrom(r.Port.Stamp())
+	}
 	if r.Cmd.req == a { // otherwise the command in flight is another's, and the lane may be reading it
 		r.Cmd.FirstAsync = a.Async && !a.MayQueue
 	}
-	if a.Try && !a.ended && (!a.trying || a.Acks != 0) {
+	if a.Try && !a.Ended() && (a.state != trying || a.Acks != 0) {
 		// It has to wait for the answer to another command, for a connection, or for
 		// the durable commands that are queued before its own.
 		a.giveUpAt(r.Port.Now().Add(r.Port.Config().Patience(a.Acks)))
@@ -37,7 +40,9 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 	if r.hold != nil {
 		// What refuses a, or what a re-enters, must be a hold that is one still: after a
 		// suspend, say, no timer may have run.
-		r.hold.innermost().check(r.Port.Now(), rd)
+		now := r.Port.Now()
+		r.hold.innermost().check(now, rd)
+		a.waitsFrom(now)
 	}
 	if a.Parent != nil { // one of several may be another than that
 		a.Parent.innermost().check(r.Port.Now(), rd)
@@ -92,7 +97,10 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 	a := c.req // nil: an orphan
 	if a != nil {
-		a.trying = false
+		a.state = waiting
+		if a.since == 0 {
+			a.waitsFrom(o.Sent)
+		}
 	}
 	if c.Head && r.sub != nil && !(o.Result == Replied && o.Reply == HeldByOther) {
 		r.sub.Reset()
@@ -247,7 +255,7 @@ func (r *Entry) lateGrant(a *Request, o *Outcome, rd *Ready) {
 func (r *Entry) reenterReplied(c *Command, o *Outcome, rd *Ready) {
 	a := c.req
 	if a != nil {
-		a.trying = false
+		a.state = waiting
 	}
 	if r.applyNotOwner(c, o, rd) || a == nil { // gone: that ends a, too
 		// Of an orphan the server may count one more than is held. The next command

@@ -76,8 +76,8 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 	if head && r.sub != nil {
 		r.sub.Sent()
 	}
-	a.Attempts++
-	a.trying = true
+	a.Attempts = max(a.Attempts, a.Attempts+1)
+	a.state = trying
 }
 
 func (r *Entry) sendReenter(a *Request) {
@@ -87,8 +87,8 @@ func (r *Entry) sendReenter(a *Request) {
 	c.ID, c.Number = a.Parent.ID, uint32(a.Parent.count+1)
 	a.Parent.mayCountMore = true
 	r.lengthens(c.Lease)
-	a.Attempts++
-	a.trying = true
+	a.Attempts = max(a.Attempts, a.Attempts+1)
+	a.state = trying
 }
 
 func (r *Entry) sendExtend(h *Hold) {
@@ -255,7 +255,7 @@ func (r *Entry) replied(c *Command, o *Outcome, rd *Ready) {
 func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 	a := c.req
 	if a != nil {
-		a.trying = false
+		a.state = waiting
 	}
 	if c.Head && r.sub != nil {
 		r.sub.Reset()
@@ -267,7 +267,7 @@ func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 	if full && a != nil && c.FirstAsync {
 		a.fail(lockerr.ErrOverloaded, rd)
 	}
-	if a != nil && a.Try && !a.ended {
+	if a != nil && a.Try && !a.Ended() {
 		a.giveUpAt(o.Now.Add(r.Port.Config().CommandTimeout))
 	}
 	r.hold.boundReleases()

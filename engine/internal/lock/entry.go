@@ -182,7 +182,7 @@ func (r *Entry) serveTry(rd *Ready) bool {
 		}
 		if r.hold == nil {
 			if h := r.Port.Readers(r).open(); h != nil && r.joins(a) {
-				h.join(a, rd)
+				h.join(a, r.Port.Stamp(), rd)
 				continue
 			}
 			r.sendAcquire(a, false)
@@ -332,7 +332,7 @@ type View struct {
 	Refusals      uint8 // in a row
 	Hold          bool
 	Waiters       int
-	Attempts      uint32 // of the first of them
+	Attempts      uint16 // of the first of them
 	Compensations int
 	InDoubt       int64 // the owner of the latest compensation
 	Waits         bool  // there is a Wait

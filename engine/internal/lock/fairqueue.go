@@ -56,7 +56,7 @@ func (r *Entry) leaveServerQueue(a *Request) {
 	if x == nil || x.owner == 0 {
 		return
 	}
-	if x.queued || a.trying {
+	if x.queued || a.state == trying {
 		lease := a.firstLease()
 		r.compensate(x.owner, a.Kind, certain, lease, r.Port.Now().Add(lease+r.Port.Config().Room))
 	}

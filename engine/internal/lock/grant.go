@@ -24,6 +24,7 @@ type Grant struct {
 	besideReaders  bool         // a writer that readers have been let in beside, or such a reader: see extendWriterExpiry
 	joint          bool         // a plain reader's: see readers.go
 	handOvers      uint16       // how often it was handed over, or joined
+	renewals       uint16       // as many as fit
 	verifiedAt     shortInstant // the latest look at it because of a waiter, or its grant; see Wait.verify
 	joined         *joined      // nil: it has one hold
 
@@ -109,6 +110,7 @@ func (t *Grant) Renewed(sent, now clock.Instant, lease time.Duration, acked int,
 	h.acknowledged(sent, lease)
 	h.setAcked(acked)
 	t.Entry.Port.Counters().Renewed++
+	t.renewals = max(t.renewals, t.renewals+1)
 	h.Port.RenewNext(now)
 	return true
 }

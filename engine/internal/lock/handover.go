@@ -114,7 +114,7 @@ func (r *Entry) lengthens(lease time.Duration) {
 
 // handOver ends the release of h, and gives its grant to a.
 func (r *Entry) handOver(h *Hold, a *Request, rd *Ready) {
-	next := h.another(a)
+	next := h.another(a, h.OwnUntil()) // the end of h
 	r.hold = next
 	r.Port.Counters().Released++
 	h.completeUnlocks(nil, rd)
@@ -122,9 +122,9 @@ func (r *Entry) handOver(h *Hold, a *Request, rd *Ready) {
 }
 
 // another makes another hold of the grant of h, for a.
-func (h *Hold) another(a *Request) *Hold {
+func (h *Hold) another(a *Request, since clock.Instant) *Hold {
 	next := h.Entry.Port.NewHold(h)
-	next.Name, next.count = a.Name(), 1
+	next.Name, next.count, next.since = a.Name(), 1, milliseconds(since)
 	next.setUntil(math.MaxInt64)
 	next.handOvers = max(next.handOvers, next.handOvers+1) // of readers it may be any number
 	n := h.Entry.Port.Counters()

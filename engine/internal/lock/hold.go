@@ -33,10 +33,11 @@ type Hold struct {
 	Parent, child *Hold
 	count         int32
 	state         holdState
-	ended         bool  // it was released or lost
-	inheritsLease bool  // a child without a lease of its own: its parent's time counts
-	mustRelease   bool  // its grant is released, not handed over: see renewable, lengthens and Unlock.ByNobody
-	place         int32 // in Grant.joined; -1: it has left
+	ended         bool         // it was released or lost
+	inheritsLease bool         // a child without a lease of its own: its parent's time counts
+	mustRelease   bool         // its grant is released, not handed over: see renewable, lengthens and Unlock.ByNobody
+	place         int32        // in Grant.joined; -1: it has left
+	since         shortInstant // its grant, or when it took over; see inspect.go
 
 	// ownUntil bounds what the user may count on, beside the grant and the outer holds:
 	// MaxHold, the lease of a re-entry. It is past when the hold has ended. A clock.Instant.
@@ -96,7 +97,7 @@ func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 		h = r.Port.NewHold(a.Parent)
 		h.Parent, h.count, h.inheritsLease = a.Parent, a.Parent.count+1, !fixed
 	}
-	h.Name = a.Name()
+	h.Name, h.since = a.Name(), milliseconds(o.Now)
 	h.setAcked(o.acked())
 	if a.extra != nil && a.extra.Quorum {
 		h.more().ofQuorum = true

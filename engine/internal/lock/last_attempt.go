@@ -158,7 +158,7 @@ func (a *Request) ownTryUnanswered() bool {
 	}
 	behind := a.extra != nil && a.extra.deadline != nil && a.extra.afterCommand == r.Cmd.ID
 	givenBack := r.lastAttempt == HeldHere && r.hold == nil
-	return a.trying || behind || givenBack
+	return a.state == trying || behind || givenBack
 }
 
 // left is what the holder's lease has left, as far as the latest try knows.

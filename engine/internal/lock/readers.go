@@ -114,10 +114,10 @@ func (r *Entry) share(now clock.Instant, rd *Ready) {
 	if s.open() == nil {
 		s.grant, s.turnEnds = r, now.Add(r.Port.Config().HandOverFor)
 	}
-	r.joinAll(r.hold, rd)
+	r.joinAll(r.hold, now, rd)
 	if q := s.queue; q == r || q != nil && q.blocked != BehindWriter && s.open() != nil {
 		s.queue = nil
-		q.joinAll(r.hold, rd) // whatever became of their attempt, which may be out
+		q.joinAll(r.hold, now, rd) // whatever became of their attempt, which may be out
 		q.finishTransition()
 	}
 }
@@ -134,7 +134,8 @@ func (r *Entry) admitReaders(rd *Ready) bool {
 	if h == nil {
 		return false
 	}
-	if now := r.Port.Stamp(); now >= s.turnEnds {
+	now := r.Port.Stamp()
+	if now >= s.turnEnds {
 		if r.sub == nil { // else they have slept
 			r.lastAttempt = HeldHere
 			w := r.ensureSubscription()
@@ -144,7 +145,7 @@ func (r *Entry) admitReaders(rd *Ready) bool {
 		}
 		s.turnEnds = now.Add(r.Port.Config().HandOverFor)
 	}
-	r.joinAll(h, rd)
+	r.joinAll(h, now, rd)
 	return true
 }
 
@@ -169,15 +170,15 @@ func (s *Readers) yield(o *Outcome) {
 }
 
 // joinAll has the waiters of r join h.
-func (r *Entry) joinAll(h *Hold, rd *Ready) {
+func (r *Entry) joinAll(h *Hold, now clock.Instant, rd *Ready) {
 	for a := r.First(); a != nil; a = r.First() {
-		h.join(a, rd)
+		h.join(a, now, rd)
 	}
 }
 
 // join grants another hold of the grant of h.
-func (h *Hold) join(a *Request, rd *Ready) {
-	next := h.another(a)
+func (h *Hold) join(a *Request, now clock.Instant, rd *Ready) {
+	next := h.another(a, now)
 	if h.joined == nil {
 		h.joined = new(joined)
 		h.joined.holds = append(h.joined.room[:0], h)

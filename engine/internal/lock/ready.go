@@ -30,10 +30,10 @@ type Ready struct {
 
 // finish lists a request that has its verdict.
 func (rd *Ready) finish(a *Request, h *Hold, why error) {
-	if a.delivered {
+	if a.state == delivered {
 		panic("BUG: engine: acquisition finished twice")
 	}
-	a.delivered = true
+	a.state = delivered
 	a.Port.OnResult(h, why)
 	rd.acquired.Push(&a.place)
 }

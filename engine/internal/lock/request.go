@@ -29,9 +29,10 @@ type Request struct {
 	until clock.Instant // when the holder's lease ends, if that is known; see last_attempt.go
 	extra *Extra        // what most do not need
 
-	Attempts uint32
-	Acks     Acks  // replicas that must have the grant
-	Kind     uint8 // the engine's
+	Attempts uint16       // as many as fit
+	Acks     Acks         // replicas that must have the grant
+	since    shortInstant // when it began to wait; see inspect.go
+	Kind     uint8        // the engine's
 	// Permits is how many it wants besides the first, of a kind that is MultiHolder. They are the last
 	// byte of its owners' numbers, so whatever has the number of one knows how many it has.
 	Permits    uint8
@@ -39,11 +40,19 @@ type Request struct {
 	Try        bool // TryLock: one answer of the server
 	Async      bool // LockAsync: no caller is blocked
 	lateGrants uint8
-	trying     bool
-	ended      bool
-	delivered  bool // by a Ready
+	state      requestState
 	MayQueue   bool // a command of it waits its turn on a full lane, though it is Async
 }
+
+// requestState is how far a request has come.
+type requestState uint8
+
+const (
+	waiting   requestState = iota // or not admitted yet
+	trying                        // a try of it is out
+	ended                         // it has its verdict,
+	delivered                     // which is in a Ready
+)
 
 // Backoff is how a head polls that has no channel: the pause is doubled up to Most.
 type Backoff struct{ First, Most time.Duration }
@@ -56,6 +65,7 @@ type Extra struct {
 	Backoff          Backoff // zero: the default
 	Writer           *Hold   // of the same name: its owner does not keep the request out
 	AnyRefusal       bool    // with Try: any refusal is an answer, since other locks are held meanwhile
+	Origin           *Origin // the engine's; nil if nobody asked for it
 
 	owner  int64 // at the server's queue; see fairqueue.go
 	queued bool  // it has been refused there
@@ -92,7 +102,7 @@ func (a *Request) writer() *Hold {
 func (a *Request) Entry() *Entry { return a.res }
 
 // Ended reports whether it has its verdict.
-func (a *Request) Ended() bool { return a.ended }
+func (a *Request) Ended() bool { return a.state >= ended }
 
 // Name is the lock's name as the caller gave it.
 func (a *Request) Name() string {
@@ -117,7 +127,8 @@ func (a *Request) firstLease() time.Duration {
 
 // end takes the request out of everything. The result follows by Ready.finish.
 func (a *Request) end() {
-	a.ended = true
+	tried := a.state == trying
+	a.state = ended
 	r := a.res
 	switch {
 	case a.Parent != nil:
@@ -132,14 +143,13 @@ func (a *Request) end() {
 		was := r.First()
 		r.waiters.Remove(&a.place)
 		a.passToNext(&r.waiters)
-		if next := r.First(); next != nil && was == a && !a.trying && r.sub != nil && r.wakes(a, next) {
+		if next := r.First(); next != nil && was == a && !tried && r.sub != nil && r.wakes(a, next) {
 			r.sub.Reset()
 		}
 	}
 	if r.Cmd.req == a {
 		r.Cmd.req = nil // an orphan now
 	}
-	a.trying = false
 	if a.extra != nil && a.extra.deadline != nil {
 		a.extra.deadline.Over()
 		a.extra.deadline = nil
@@ -159,7 +169,7 @@ func (r *Entry) wakes(a, next *Request) bool {
 
 // Drop ends a request that is not admitted yet. If somebody still comes with it, that is a
 // case for Refuse.
-func (a *Request) Drop() { a.ended = true }
+func (a *Request) Drop() { a.state = ended }
 
 // fail ends the request without the lock, for the given reason.
 func (a *Request) fail(why error, rd *Ready) {

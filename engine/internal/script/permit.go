@@ -2,7 +2,9 @@ package script
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/resp"
@@ -20,21 +22,49 @@ const permitBits = 8
 // PermitID is the id of a permit on the server.
 type PermitID [16]byte
 
-// Permits returns the ids of an owner's permits, none of which another owner has: what tells
-// the engine from others, which of them it is, and the owner's number. The last byte of that says
+// Permits returns the ids of an owner's permits, none of which another owner has: the first half of the
+// engine's id, but for one byte, which of them it is, and the owner's number. The last byte of that says
 // how many they are besides the first.
 func (o Owner) Permits() []PermitID {
 	var id PermitID
-	engine := fnv.New64a()
-	_, _ = engine.Write([]byte(o.Engine))
-	binary.BigEndian.PutUint64(id[:8], engine.Sum64())
+	copy(id[:permitIndex], enginePart(o.Engine))
 	binary.BigEndian.PutUint64(id[8:], uint64(o.ID))
 	ids := make([]PermitID, 1+o.ID&(MaxPermits-1))
 	for i := range ids {
-		id[7] = byte(i)
+		id[permitIndex] = byte(i)
 		ids[i] = id
 	}
 	return ids
+}
+
+// permitIndex is the byte of an id that says which of its owner's permits it is.
+const permitIndex = 7
+
+// enginePart is the first bytes of an engine's id. That is a UUID, of which all but four bits are random. A test
+// may have any text.
+func enginePart(engine string) []byte {
+	if raw, err := hex.DecodeString(strings.ReplaceAll(engine, "-", "")); err == nil && len(raw) > permitIndex {
+		return raw[:permitIndex]
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(engine))
+	return sum.Sum(nil)[:permitIndex]
+}
+
+// PermitPrefix is what the id of an engine, and the ids of its permits, in hexadecimal digits, have in common.
+func PermitPrefix(id string) string {
+	id = strings.ReplaceAll(id, "-", "")
+	return id[:min(len(id), 2*permitIndex)]
+}
+
+// SamePermits reports whether an id is one of so many that begin with first.
+func SamePermits(id, first string, n int) bool {
+	const digits, at = 2 * len(PermitID{}), 2 * permitIndex
+	if len(id) != digits || len(first) != digits || id[:at] != first[:at] || id[at+2:] != first[at+2:] {
+		return false
+	}
+	i, err := hex.DecodeString(id[at : at+2])
+	return err == nil && int(i[0]) < n
 }
 
 func appendPermits(dst []byte, ids []PermitID) []byte {

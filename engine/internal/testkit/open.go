@@ -61,6 +61,7 @@ func (w *watched) open(t testing.TB, url string, change []func(*engine.Config)) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.NoInspect = true // the suites count commands and channels
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -47,6 +47,14 @@ func StartPeer(t testing.TB, args ...any) *Peer {
 	return p
 }
 
+// Line is the next line that the peer prints; "" if it has ended.
+func (p *Peer) Line() string {
+	if !p.out.Scan() {
+		return ""
+	}
+	return p.out.Text()
+}
+
 // EndInput ends what the peer can read.
 func (p *Peer) EndInput() { _ = p.in.Close() }
 

@@ -1,0 +1,394 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/inspect"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+)
+
+// LockInfo is what is known of a name: up to QueueHidden what the server says, and the rest from the
+// engines, which are asked. What an engine says is a claim. Any client that may publish to the
+// channel may lie, so show it as a text of somebody else's, and do nothing because of it.
+type LockInfo struct {
+	// Name is the key on the server.
+	Name string
+	// Kind is "mutex", "fenced", "fair", "read-write", "permits", "count", or "" if there is
+	// nothing. It is as much as the keys show: a fair lock for which nobody waits is "mutex", a
+	// semaphore without taken permits, or a latch, is "count".
+	Kind string
+	// Locked, Mode and TTL are those of State.
+	Locked bool
+	Mode   string
+	TTL    time.Duration
+	// Holders are the owners of a lock, or the permits that are taken.
+	Holders []HolderInfo
+	// Queue is how many wait in the queue of a fair lock, dead ones included; Token the last fencing
+	// token; Available the free permits of a semaphore, Count the number of a count.
+	Queue     int
+	Token     int64
+	Available int
+	Count     int
+	// Hidden is why this user may not see whether there is more, QueueHidden the same of a queue.
+	Hidden, QueueHidden error
+
+	// Waiters are calls of Lock that wait, the longest first: at most 100 of each engine. Waiting
+	// counts the others, too.
+	Waiters []Use
+	Waiting int
+	// Unconfirmed are holds that engines claim to have, and that the server does not know.
+	Unconfirmed []Use
+	// Engines are the engines that answered, and those behind a holder.
+	Engines []*EngineInfo
+	// Silent is how many engines listen and did not answer in time. NotAsked is why none could be
+	// asked, nil if they were.
+	Silent   int
+	NotAsked error
+}
+
+// String returns the name, and how many hold it and wait for it.
+func (i *LockInfo) String() string {
+	return fmt.Sprintf("LockInfo(%s %q, held by %d, waiting %d)", i.Kind, lockerr.Shorten(i.Name), len(i.Holders), i.Waiting)
+}
+
+// HolderInfo is an owner of a lock, or a permit.
+type HolderInfo struct {
+	Holder
+	TTL time.Duration // of a permit: the holders of a lock share one
+	// Engine is behind the ID; nil if the id does not say.
+	Engine *EngineInfo
+	// Uses are the holds of this owner, as its engine describes them. The plain readers of a process are one
+	// owner, and have one each.
+	Uses []Use
+}
+
+// Use is a hold, or a wait for one, as its engine describes it.
+type Use struct {
+	Engine *EngineInfo
+	// Name is the lock, of a wait in a Cycle; Under are those that the context of a waiter carried.
+	Name  string
+	Under []string
+	// Kind is "mutex", "spin", "fenced", "fair", "read", "write", "permit", "semaphore" or "latch".
+	Kind  string
+	Since time.Time
+	// Renewals is how often the grant was renewed, 65,535 at most; Depth is 1, and 1 more for each
+	// re-entry.
+	Renewals, Depth int
+	// Site is where Lock was called, if Config.CallSites is set there.
+	Site string
+}
+
+// Inspect finds out who holds a lock, who waits for it, and since when. The name may be that of any
+// synchronizer. It asks the server, and all engines that have used a lock for a second or longer;
+// it waits up to 200 ms for their answers, longer only if the server is far away. It changes nothing.
+func (e *Engine) Inspect(ctx context.Context, name string) (*LockInfo, error) {
+	m := e.Mutex(name)
+	if err := m.check(ctx); err != nil {
+		return nil, m.about(err)
+	}
+	heard := e.ask(ctx, inspect.AboutName, m.key.Name)
+	info, err := m.keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	heard.tell(info)
+	heard.reach(ctx, m, info)
+	return info, nil
+}
+
+// keys is what the server says of a name.
+func (m Mutex) keys(ctx context.Context) (*LockInfo, error) {
+	info := &LockInfo{Name: m.key.Name}
+	st, why := m.State(ctx)
+	info.Locked, info.Mode, info.TTL = st.Locked, st.Mode, st.TTL
+	for _, h := range st.Holders {
+		info.Holders = append(info.Holders, HolderInfo{Holder: h})
+	}
+	var k inspect.Keys
+	var err error
+	switch {
+	case why == nil:
+		k, err = inspect.OfLock(m.key.Name, st.Mode, st.Locked, m.asks(ctx))
+	case errors.Is(why, ErrWrongType):
+		var ok bool
+		var refused error
+		k, ok, refused, err = inspect.OfCount(m.key.Name, m.asks(ctx))
+		switch {
+		case refused != nil && forbidden(refused):
+			return nil, m.about(lockerr.Wrap(errOtherThanLock, refused))
+		case err == nil && !ok:
+			return nil, why
+		}
+	default:
+		return nil, why
+	}
+	if err != nil {
+		return nil, m.about(err)
+	}
+	info.Kind, info.Queue, info.Token, info.Available, info.Count = k.Kind, k.Queue, k.Token, k.Available, k.Count
+	info.Hidden, info.QueueHidden = k.Hidden, k.QueueHidden
+	for _, p := range k.Taken {
+		info.Holders = append(info.Holders, HolderInfo{Holder: Holder{ID: p.ID, Count: 1}, TTL: p.TTL})
+	}
+	return info, nil
+}
+
+var errOtherThanLock = errors.New("it is no lock, and this user may not see what else it is (see the ACL rules in docs/operations.md)")
+
+// List visits the locks whose names match a pattern (* any text, ? one byte, [a-z], \\ takes the next
+// byte as it is), on all primaries, in no order. Of each it has what Inspect has, with these exceptions. Engines are asked once, before
+// the first lock: of each engine the 100 longest holds have Uses, and Waiting counts the waits of these
+// names. The kind is "mutex" or "read-write", unless an engine says more. Locks that nobody holds, semaphores
+// and latches are not listed, nor is a hash with more than 1024 owners.
+//
+// Memory is bounded, however many locks there are. A lock that comes or goes meanwhile may be missed, and one whose
+// slot moves may come twice. If the server cannot be asked any more, the last pair has the error.
+func (e *Engine) List(ctx context.Context, pattern string) iter.Seq2[*LockInfo, error] {
+	return func(yield func(*LockInfo, error) bool) {
+		if err := (Mutex{home: e}).check(ctx); err != nil {
+			yield(nil, err)
+			return
+		}
+		heard, more := e.ask(ctx, inspect.AboutPattern, pattern), true
+		scan := inspect.Scan{Client: e.table.Client, Patience: e.cfg.CommandTimeout, After: e.world.After, Wait: e.world.Wait}
+		err := scan.Each(ctx, pattern, func(f inspect.Found) bool {
+			more = yield(heard.found(f), nil)
+			return more
+		})
+		if err != nil && more {
+			yield(nil, lockerr.Wrap(ErrUnavailable, err))
+		}
+	}
+}
+
+// found is what is known of a lock that a scan has found.
+func (h *heard) found(f inspect.Found) *LockInfo {
+	info := &LockInfo{Name: f.Name, Kind: inspect.Mutex, Locked: true, Mode: cmp.Or(f.Mode, "exclusive"), TTL: f.TTL}
+	if f.Mode != "" {
+		info.Kind = inspect.RW
+	}
+	for _, o := range f.Owners {
+		info.Holders = append(info.Holders, HolderInfo{Holder: Holder{ID: o.ID, Count: o.Count}})
+	}
+	h.tell(info)
+	for _, o := range info.Holders {
+		for _, u := range o.Uses {
+			if u.Kind == inspect.Fair || u.Kind == inspect.Fenced {
+				info.Kind = u.Kind
+			}
+		}
+	}
+	info.Unconfirmed, info.Engines = nil, nil
+	return info
+}
+
+// heard is what engines have answered.
+type heard struct {
+	inspect.Answers
+	at      time.Time
+	engines map[string]*EngineInfo
+	names   map[string][]claim
+	permits map[string]*EngineInfo // by the first half of the ids of their permits
+}
+
+// claim is what one engine says of one name.
+type claim struct {
+	engine *EngineInfo
+	inspect.Name
+}
+
+// ask asks all engines, this one included.
+func (e *Engine) ask(ctx context.Context, about, text string) *heard {
+	h := &heard{at: e.clock.Wall(), engines: make(map[string]*EngineInfo), names: make(map[string][]claim), permits: make(map[string]*EngineInfo)}
+	q := &inspect.Question{About: about, Text: []byte(text), DB: e.cfg.DB}
+	h.Err = errNoInspect
+	if !e.cfg.NoInspect {
+		w := inspect.World{
+			Client: e.table.Client, Clock: e.clock, Verb: e.table.Verb(), DB: e.cfg.DB,
+			RandRead: e.world.RandRead, After: e.world.After, Wait: e.world.Wait,
+		}
+		h.Answers = w.Ask(ctx, about, text)
+	}
+	if !e.table.Listener.Listening() {
+		h.All = append(h.All, e.answer(q))
+	}
+	for _, a := range h.All {
+		if h.engines[a.Engine] != nil {
+			continue
+		}
+		is := &EngineInfo{ID: a.Engine, Answered: true, Host: a.Host, PID: a.PID, Service: a.Service, Labels: a.Labels}
+		h.engines[a.Engine] = is
+		h.permits[script.PermitPrefix(a.Engine)] = is
+		for _, n := range a.Names {
+			name := string(n.Name)
+			if about == inspect.AboutName {
+				name = text
+			}
+			h.names[name] = append(h.names[name], claim{is, n})
+		}
+	}
+	return h
+}
+
+var errNoInspect = errors.New("engine: Config.NoInspect is set")
+
+// tell adds to what the server says of a name what engines say.
+func (h *heard) tell(info *LockInfo) {
+	info.Silent, info.NotAsked = h.Silent, h.Err
+	for i := range info.Holders {
+		o := &info.Holders[i]
+		if o.Engine = h.engines[inspect.EngineOf(o.ID)]; info.Kind == inspect.Permits {
+			o.Engine = h.permits[script.PermitPrefix(o.ID)]
+		}
+	}
+	for _, c := range h.names[info.Name] {
+		info.Waiting += c.Waiting
+		for i := range c.Uses {
+			u := h.use(c.engine, &c.Uses[i])
+			if !c.Uses[i].Held {
+				info.Waiters = append(info.Waiters, u)
+			} else if !info.confirm(c.engine, &c.Uses[i], u) {
+				info.Unconfirmed = append(info.Unconfirmed, u)
+			}
+		}
+	}
+	slices.SortStableFunc(info.Waiters, func(a, b Use) int { return a.Since.Compare(b.Since) })
+	for _, id := range slices.Sorted(maps.Keys(h.engines)) {
+		info.Engines = append(info.Engines, h.engines[id])
+	}
+}
+
+// confirm finds the owner of a hold among the holders. An engine can claim its own owners only.
+func (info *LockInfo) confirm(of *EngineInfo, u *inspect.Use, is Use) bool {
+	found := false
+	for i := range info.Holders {
+		o := &info.Holders[i]
+		if o.Engine == of && (o.ID == u.Owner || u.Size > 0 && script.SamePermits(o.ID, u.Owner, u.Size)) {
+			o.Uses = append(o.Uses, is)
+			found = true
+		}
+	}
+	return found
+}
+
+// use is a claim, for people.
+func (h *heard) use(of *EngineInfo, u *inspect.Use) Use {
+	is := Use{Engine: of, Kind: u.Kind, Since: h.at.Add(-u.For()), Renewals: u.Renewals, Depth: u.Depth, Site: u.Site}
+	for _, c := range u.Under {
+		is.Under = append(is.Under, string(c.Name))
+	}
+	return is
+}
+
+// reach finds out about the engines of holders that have not answered: whether the server has a
+// connection of them.
+func (h *heard) reach(ctx context.Context, m Mutex, info *LockInfo) {
+	wanted := make(map[string]bool)
+	for i := range info.Holders {
+		o := &info.Holders[i]
+		id := inspect.EngineOf(o.ID)
+		if o.Engine != nil || id == "" {
+			continue
+		}
+		if !wanted[id] {
+			wanted[id] = true
+			h.engines[id] = &EngineInfo{ID: id}
+			info.Engines = append(info.Engines, h.engines[id])
+		}
+		o.Engine = h.engines[id]
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	list, refused, err := m.asks(ctx)("CLIENT", "LIST")
+	found := inspect.Connections(string(list.Bytes), wanted)
+	for id := range wanted {
+		h.engines[id].Addr, h.engines[id].Hidden = found[id].Addr, cmp.Or(refused, err)
+	}
+}
+
+// Cycle is a deadlock: each of its waits is for a lock that the caller of the next one holds, and the
+// last for one that the caller of the first holds.
+type Cycle []Use
+
+// Deadlocks asks all engines for waits whose callers hold other locks, and returns the cycles among these. Pawl
+// knows that a caller holds a lock if the context of its Lock carries the hold (Hold.Context, Do); others
+// are not found. A cycle is there twice, a quarter of a second apart, and the server confirms its holders. It
+// ends by itself if a wait in it is bounded. Of an engine the 100 longest waits count.
+func (e *Engine) Deadlocks(ctx context.Context) ([]Cycle, error) {
+	if err := (Mutex{home: e}).check(ctx); err != nil {
+		return nil, err
+	}
+	first, waits := e.waits(ctx)
+	cycles := inspect.Cycles(waits)
+	if len(cycles) == 0 {
+		if first.Err != nil {
+			return nil, lockerr.Wrap(ErrUnavailable, first.Err)
+		}
+		return nil, nil
+	}
+	over, stop := e.world.After(lookAgainAfter)
+	defer stop()
+	if e.world.Wait(over, ctx.Done(), nil) != 0 {
+		return nil, lockerr.Wrap(lockerr.NoAnswer, context.Cause(ctx))
+	}
+	_, later := e.waits(ctx)
+	var all []Cycle
+	for _, cycle := range cycles {
+		confirmed, err := e.confirm(ctx, waits, cycle, later)
+		if err != nil {
+			return all, err
+		}
+		if !confirmed {
+			continue
+		}
+		var c Cycle
+		for _, i := range cycle {
+			u := first.use(first.engines[waits[i].Engine], &waits[i].Use)
+			u.Name = waits[i].Name
+			c = append(c, u)
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// lookAgainAfter is how long a cycle must last.
+const lookAgainAfter = 250 * time.Millisecond
+
+// waits asks for the waits whose callers hold something.
+func (e *Engine) waits(ctx context.Context) (h *heard, all []inspect.Wait) {
+	h = e.ask(ctx, inspect.AboutWaits, "")
+	for _, a := range h.All {
+		all = append(all, a.Waits()...)
+	}
+	return h, all
+}
+
+// confirm reports whether a cycle is there still, and the server knows its owners.
+func (e *Engine) confirm(ctx context.Context, waits []inspect.Wait, cycle []int, later []inspect.Wait) (bool, error) {
+	for at, i := range cycle {
+		w, next := &waits[i], &waits[cycle[(at+1)%len(cycle)]]
+		if !slices.ContainsFunc(later, func(l inspect.Wait) bool { return w.Same(&l) }) {
+			return false, nil
+		}
+		m := Mutex{home: e, name: w.Name, route: e.table.Client.Route(w.Name)}
+		m.key.Name = w.Name
+		st, err := m.State(ctx)
+		if err != nil {
+			return false, err
+		}
+		if !slices.ContainsFunc(st.Holders, func(h Holder) bool { return h.ID == next.Holds(w.Name) }) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

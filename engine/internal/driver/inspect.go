@@ -1,0 +1,184 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/counter"
+	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+const (
+	// maxLooked bounds the entries of a shard that are looked at for one question, and maxListed the uses
+	// of one name: a shard's lock is held meanwhile.
+	maxLooked = 4096
+	maxListed = 100
+)
+
+// Use is a hold of this engine, or a wait, as a look found it.
+type Use struct {
+	Held     bool
+	Kind     string
+	Owner    script.Owner // of a hold
+	Since    time.Duration
+	Renewals int
+	Depth    int
+	Stack    []uintptr    // where it was asked for, if that was recorded
+	Under    lock.Context // of a wait: the innermost hold that its caller's context carried
+}
+
+// NameUses are those of one name. Waiting counts the waits, those that are not listed included.
+type NameUses struct {
+	Name    string
+	Waiting int
+	Uses    []Use
+}
+
+// Note remembers where a hold was asked for. The caller holds the lock.
+func (s *Shard) Note(h *lock.Hold, o *lock.Origin) {
+	if s.origins == nil {
+		s.origins = make(map[*lock.Hold]*lock.Origin)
+	}
+	s.origins[h] = o
+}
+
+// Forget forgets it. The caller holds the lock.
+func (s *Shard) Forget(h *lock.Hold) { delete(s.origins, h) }
+
+// Busy reports whether the engine has any name, and how many acquisitions have ended so far.
+func (t *Table) Busy() (now bool, sofar uint64) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		now = now || s.len() > 0
+		sofar += s.count.Acquired + s.count.NotAcquired + s.counted.Acquired + s.counted.NotAcquired
+		s.mu.Unlock()
+	}
+	return now, sofar
+}
+
+// UsesOf are the uses of one name, holds first.
+func (t *Table) UsesOf(name string, route uint64) NameUses {
+	s := t.Shard(route)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := NameUses{Name: name}
+	for _, r := range s.entriesOf(name) {
+		s.addHolds(&n, r, maxListed)
+	}
+	for _, r := range s.entriesOf(name) {
+		s.addWaits(&n, r, maxListed)
+	}
+	s.addCounts(&n, maxListed)
+	return n
+}
+
+// EachName visits the names of the engine that match, with their first holds, one of each owner; with
+// waits, also with their waits. It visits nothing under a lock, and returns how many entries it has not
+// looked at because a shard has too many.
+func (t *Table) EachName(match func(name string) bool, waits bool, visit func(NameUses)) (more int) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		names := make([]string, 0, min(s.len(), maxLooked))
+		for name := range s.entries {
+			names = append(names, name)
+			if len(names) == maxLooked {
+				break
+			}
+		}
+		for name := range s.groups {
+			if _, listed := s.entries[name]; !listed && len(names) < maxLooked {
+				names = append(names, name)
+			}
+		}
+		more += max(len(s.entries)+len(s.groups)-len(names), 0)
+		s.mu.Unlock()
+		for _, name := range names {
+			if !match(name) {
+				continue
+			}
+			s.mu.Lock()
+			n := NameUses{Name: name}
+			for _, r := range s.entriesOf(name) {
+				s.addHolds(&n, r, 1)
+				if waits {
+					s.addWaits(&n, r, maxListed)
+				} else {
+					n.Waiting += r.Waiters()
+				}
+			}
+			s.mu.Unlock()
+			if len(n.Uses) > 0 || n.Waiting > 0 {
+				visit(n)
+			}
+		}
+	}
+	return more
+}
+
+// entriesOf are those of a name: the one that all share, and those of single requests and grants.
+func (s *Shard) entriesOf(name string) (all []*lock.Entry) {
+	if r := s.entries[name]; r != nil {
+		all = append(all, r)
+	}
+	if c := s.groups[name]; c != nil {
+		all = append(all, c.members[:min(len(c.members), maxLooked)]...)
+	}
+	return all
+}
+
+func (s *Shard) addHolds(n *NameUses, r *lock.Entry, most int) {
+	now := s.Now()
+	r.EachHold(func(h *lock.Hold) bool {
+		if len(n.Uses) >= most {
+			return false
+		}
+		u := Use{
+			Held: true, Kind: kind.Kind(h.Kind).String(), Owner: OwnerOf(r, h.Kind, h.ID),
+			Since: h.Held(now), Renewals: h.Renewals(), Depth: h.Depth(),
+		}
+		if o := s.origins[h]; o != nil {
+			u.Stack = o.Stack
+		}
+		n.Uses = append(n.Uses, u)
+		return true
+	})
+}
+
+func (s *Shard) addWaits(n *NameUses, r *lock.Entry, most int) {
+	now := s.Now()
+	r.EachWaiter(func(a *lock.Request) bool {
+		if n.Waiting++; len(n.Uses) >= most {
+			return n.Waiting < maxLooked
+		}
+		u := Use{Kind: kind.Kind(a.Kind).String(), Since: a.Waited(now)}
+		if x := a.Extra(); x != nil && x.Origin != nil {
+			u.Stack, u.Under = x.Origin.Stack, x.Origin.Under
+		}
+		n.Uses = append(n.Uses, u)
+		return true
+	})
+}
+
+// addCounts adds the waits of semaphores and latches. Their permits have no owner.
+func (s *Shard) addCounts(n *NameUses, most int) {
+	now := s.Now()
+	for k := range counter.Kind(counter.Kinds) {
+		c := s.counts[CounterKey{n.Name, k}]
+		if c == nil {
+			continue
+		}
+		c.EachWaiter(func(op *counter.Op) bool {
+			if n.Waiting++; len(n.Uses) < most {
+				n.Uses = append(n.Uses, Use{Kind: [counter.Kinds]string{"semaphore", "latch"}[k], Since: waited(op, now)})
+			}
+			return n.Waiting < maxLooked
+		})
+	}
+}
+
+// waited is how long an operation has waited.
+func waited(op *counter.Op, now clock.Instant) time.Duration { return now.Sub(op.Since) }

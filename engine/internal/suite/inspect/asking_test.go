@@ -1,0 +1,289 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	questions "github.com/pawl-lock/pawl/engine/internal/inspect"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
+	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// listeners is how many listen for questions.
+func listeners(s *redistest.Server) int64 {
+	list, _ := s.Do("PUBSUB", "NUMSUB", questions.Channel).([]any)
+	if len(list) < 2 {
+		return -1
+	}
+	n, _ := list[1].(int64)
+	return n
+}
+
+func TestEngine_NobodyAsks_SubscribesOnceAndSendsNothing(t *testing.T) {
+	t.Parallel()
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL(), inspected)
+	s.Do("CONFIG", "RESETSTAT")
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("short"))) // nothing is held by the time of the look
+	h := testkit.MustLock(t, e.Mutex("long"))
+	testkit.Eventually(t, "it listens", func() bool { return listeners(s) == 1 })
+	began := time.Now()
+	testkit.Eventually(t, "it has looked again", func() bool { return time.Since(began) > 2500*time.Millisecond })
+	used := s.CommandStats()
+	if used["subscribe"] != 1 || used["publish"] != 1 || used["unsubscribe"] != 0 { // the release of the short one
+		t.Errorf("the server counts %v", used)
+	}
+	if n := e.Stats().Channels; n != 0 {
+		t.Errorf("%d channels of locks", n)
+	}
+	testkit.MustUnlock(t, h)
+	testkit.Clean(t, s, e)
+	if used := s.CommandStats(); used["subscribe"] != 1 || used["unsubscribe"] != 1 {
+		t.Errorf("at the end the server counts %v", used)
+	}
+}
+
+func TestEngine_NoInspect_IsNotAsked(t *testing.T) {
+	t.Parallel()
+	s := testkit.Server(t)
+	quiet, e := testkit.Open(t, s.URL()), testkit.Open(t, s.URL(), inspected)
+	h := testkit.MustLock(t, quiet.Mutex("x"))
+	testkit.MustLock(t, e.Mutex("y"))
+	testkit.Eventually(t, "the other listens", func() bool { return listeners(s) == 1 })
+	info, err := e.Inspect(testkit.Ctx(t), "x")
+	if err != nil || len(info.Holders) != 1 || info.Holders[0].ID != h.Owner() || info.Holders[0].Engine.Answered || info.Holders[0].Engine.Addr == "" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	// It knows of itself.
+	info, err = quiet.Inspect(testkit.Ctx(t), "x")
+	if err != nil || info.NotAsked == nil || len(info.Holders) != 1 || !info.Holders[0].Engine.Answered || len(info.Holders[0].Uses) != 1 {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+func TestInspect_FiftyEngines_AllAnswerInTime(t *testing.T) {
+	t.Parallel()
+	s := testkit.Server(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	const n = 50
+	for range n {
+		e := testkit.Open(t, s.URL(), inspected, func(c *engine.Config) { c.EventLoops = 1 })
+		e.Mutex("hot").LockAsync(ctx)
+	}
+	e := testkit.Open(t, s.URL(), inspected)
+	info, took := inspectUntil(t, e, "hot", "all answer", func(i *engine.LockInfo) bool { return i.Waiting == n-1 && answers(i) })
+	t.Logf("%d engines answered in %v", n, took)
+	if took > 200*time.Millisecond || len(info.Engines) < n {
+		t.Errorf("%d engines in %v", len(info.Engines), took)
+	}
+}
+
+func TestInspect_Readers_AreListedEach(t *testing.T) {
+	t.Parallel()
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL(), inspected)
+	rw := e.RWMutex("x")
+	for range 3 {
+		testkit.MustLock(t, rw.Reader())
+	}
+	rw.Writer().LockAsync(testkit.Ctx(t))
+	info, _ := inspectUntil(t, e, "x", "all are seen", func(i *engine.LockInfo) bool {
+		return i.Waiting == 1 && len(i.Holders) == 1 && len(i.Holders[0].Uses) == 3
+	})
+	if info.Kind != "read-write" || info.Mode != "read" || info.Holders[0].Uses[0].Kind != "read" || info.Waiters[0].Kind != "write" {
+		t.Errorf("%+v", info)
+	}
+}
+
+func TestInspect_EachKind_IsDescribed(t *testing.T) {
+	t.Parallel()
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL(), inspected)
+	ctx := testkit.Ctx(t)
+	p := e.PermitSemaphore("permits")
+	if ok, err := p.TrySetPermits(ctx, 3); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	held, err := p.Acquire(ctx, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.AcquireAsync(ctx, 2)
+	if ok, err := e.Semaphore("semaphore").TrySetPermits(ctx, 0); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	e.Semaphore("semaphore").AcquireAsync(ctx, 1)
+	testkit.MustLock(t, e.FencedMutex("fenced"))
+	testkit.MustLock(t, e.FairMutex("fair"))
+	e.FairMutex("fair").LockAsync(ctx)
+	reentered := testkit.MustLock(t, e.Mutex("mutex"))
+	testkit.MustReenter(t, e.Mutex("mutex"), reentered)
+	for name, ok := range map[string]func(*engine.LockInfo) bool{
+		"permits": func(i *engine.LockInfo) bool {
+			return i.Kind == "permits" && i.Available == 1 && len(i.Holders) == 2 && i.Holders[0].Engine.ID == e.ID() && len(i.Holders[1].Uses) == 1 &&
+				i.Holders[0].TTL > 0 && i.Waiting == 1 && i.Waiters[0].Kind == "permit" && len(i.Unconfirmed) == 0
+		},
+		"semaphore": func(i *engine.LockInfo) bool {
+			return i.Kind == "count" && i.Waiting == 1 && i.Waiters[0].Kind == "semaphore"
+		},
+		"fenced": func(i *engine.LockInfo) bool {
+			return i.Kind == "fenced" && i.Token == 1 && len(i.Holders[0].Uses) == 1
+		},
+		"fair": func(i *engine.LockInfo) bool { return i.Kind == "fair" && i.Queue == 1 && i.Waiting == 1 },
+		"mutex": func(i *engine.LockInfo) bool {
+			return i.Kind == "mutex" && i.Holders[0].Count == 2 && i.Holders[0].Uses[0].Depth == 2
+		},
+		"nothing": func(i *engine.LockInfo) bool { return i.Kind == "" && !i.Locked },
+	} {
+		inspectUntil(t, e, name, name+" is described", ok)
+	}
+	if prefix := strings.ReplaceAll(e.ID(), "-", "")[:14]; !strings.HasPrefix(held.PermitIDs()[0], prefix) {
+		t.Errorf("the permit %s does not begin as the engine %s", held.PermitIDs()[0], e.ID())
+	}
+}
+
+// liar answers every question, with what it likes.
+type liar struct {
+	client *resp.Client
+	answer func(q *questions.Question) []byte
+}
+
+func (l *liar) ChannelEvent(ev resp.ChannelEvent, message []byte, _ error) {
+	var q questions.Question
+	if ev == resp.Message && json.Unmarshal(message, &q) == nil {
+		go func() { _, _ = l.client.Do(context.Background(), "PUBLISH", q.Reply, string(l.answer(&q))) }()
+	}
+}
+
+func TestInspect_Lies_AreClaims(t *testing.T) {
+	t.Parallel()
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL(), inspected)
+	h := testkit.MustLock(t, e.Mutex("x"))
+	for _, text := range []string{"", "{", `{"v":1}`, strings.Repeat("x", 1<<20)} {
+		s.Do("PUBLISH", questions.Channel, text)
+	}
+	client := testkit.Client(testkit.Open(t, s.URL()))
+	lies := resp.NewChannel(questions.Channel, &liar{client, func(q *questions.Question) []byte {
+		a := questions.Answer{Question: q.ID, Engine: "liar", Host: "\x1b[31m<b>", Names: []questions.Name{{Waiting: 1 << 40}}}
+		for range 1000 { // it claims what others hold, and what nobody does
+			a.Names[0].Uses = append(a.Names[0].Uses, questions.Use{Held: true, Kind: "mutex", Owner: h.Owner(), Millis: 1 << 60})
+		}
+		return a.Encode()
+	}})
+	client.Subscribe(lies)
+	defer client.Unsubscribe(lies)
+	noise := resp.NewChannel(questions.Channel, &liar{client, func(*questions.Question) []byte { return []byte("{{") }})
+	client.Subscribe(noise)
+	defer client.Unsubscribe(noise)
+	info, _ := inspectUntil(t, e, "x", "both answer", func(i *engine.LockInfo) bool { return answers(i) && len(i.Unconfirmed) > 0 })
+	if info.Holders[0].Engine.ID != e.ID() || len(info.Unconfirmed) > 100 || info.Unconfirmed[0].Engine.ID != "liar" {
+		t.Errorf("%+v", info)
+	}
+	if h.Err() != nil {
+		t.Error(h.Err())
+	}
+}
+
+// lines collects what a logger writes.
+type lines struct {
+	sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.Lock()
+	defer l.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) count(text string) int {
+	l.Lock()
+	defer l.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+func TestEngine_ChannelRefused_GoesOnWithoutIt(t *testing.T) {
+	t.Parallel()
+	s := testkit.Server(t)
+	s.Do("ACL", "SETUSER", "narrow", "on", ">secret", "~*", "resetchannels", "&redisson_lock__channel:{*", "+@all")
+	var log lines
+	e := testkit.Open(t, "redis://narrow:secret@"+s.Addr(), inspected, func(c *engine.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	h := testkit.MustLock(t, e.Mutex("x"))
+	testkit.Eventually(t, "it says so", func() bool { return log.count("cannot be inspected") == 1 })
+	info, err := e.Inspect(testkit.Ctx(t), "x")
+	if err != nil || info.NotAsked == nil || !info.Locked || info.Holders[0].ID != h.Owner() {
+		t.Errorf("%+v, %v", info, err)
+	}
+	testkit.MustUnlock(t, h)
+	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
+	if n := log.count("cannot be inspected"); n != 1 {
+		t.Errorf("it says so %d times", n)
+	}
+}
+
+// hundredThousand puts locks on the server of a slot, as Redisson would.
+func hundredThousand(t *testing.T, do func(key string, words ...string) any, tags ...string) {
+	t.Helper()
+	const script = `for i = 1, ARGV[1] do local k = KEYS[1] .. i; redis.call('HSET', k, '0f5ae6ca-8d7b-4d28-a2f6-3d5f6b9c7a11:39', 1); redis.call('PEXPIRE', k, 600000) end`
+	for _, tag := range tags {
+		if v := do(tag, "EVAL", script, "1", "orders:{"+tag+"}:", fmt.Sprint(100_000/len(tags))); v != nil {
+			t.Fatal(v)
+		}
+	}
+}
+
+func TestList_HundredThousandLocksInACluster_TakesThreeSeconds(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, false)
+	var tags []string // one for each node
+	owners := make(map[*redistest.Server]bool)
+	for i := 0; len(tags) < 3; i++ {
+		tag := fmt.Sprint("t", i)
+		if owner := c.Owner(c.Slot(tag)); owner != nil && !owners[owner] {
+			owners[owner] = true
+			tags = append(tags, tag)
+		}
+	}
+	hundredThousand(t, c.Do, tags...)
+	c.Do("hash", "HSET", "orders:{hash}:other", "field", "value") // no locks
+	c.Do("text", "SET", "orders:{text}:other", "value")
+	e := testkit.Open(t, c.URL(), inspected)
+	testkit.MustLock(t, e.Mutex("orders:mine"))
+	list := func(pattern string) (n, mine int, took time.Duration) {
+		began := time.Now()
+		for info, err := range e.List(testkit.Within(t, time.Minute), pattern) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; info.Name == "orders:mine" && info.Holders[0].Engine.Answered && len(info.Holders[0].Uses) == 1 {
+				mine++
+			}
+		}
+		return n, mine, time.Since(began)
+	}
+	n, mine, took := list("orders:*")
+	for range 2 {
+		_, _, again := list("orders:*")
+		took = min(took, again)
+	}
+	t.Logf("%d locks in %v", n, took)
+	if want := 3*(100_000/3) + 1; n != want || mine != 1 {
+		t.Errorf("%d locks, want %d; mine is there %d times", n, want, mine)
+	}
+	if took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if n, mine, _ := list("*mine"); n != 1 || mine != 1 {
+		t.Errorf("the pattern found %d", n)
+	}
+}
