@@ -249,22 +249,27 @@ func deployedReentry(t *testing.T, at *testkit.Site, a, _ *engine.Engine) {
 }
 
 func deployedForceUnlock(t *testing.T, _ *testkit.Site, a, b *engine.Engine) {
-	for _, name := range testkit.Spread(t, 3) {
-		h := testkit.MustLock(t, a.Mutex(name))
+	names := testkit.Spread(t, 3)
+	var holds []*engine.Hold
+	var waits []*engine.Future[*engine.Hold]
+	for _, name := range names {
+		holds = append(holds, testkit.MustLock(t, a.Mutex(name)))
 		// A waiter in the holder's process makes it listen.
-		f := a.Mutex(name).LockAsync(testkit.Ctx(t))
-		testkit.Eventually(t, "it listens", func() bool { return testkit.Client(a).Stats().ChannelsConfirmed > 0 })
+		waits = append(waits, a.Mutex(name).LockAsync(testkit.Ctx(t)))
+	}
+	testkit.Eventually(t, "it listens", func() bool { return testkit.Client(a).Stats().ChannelsConfirmed == len(names) })
+	for i, name := range names {
 		if ok, err := b.Mutex(name).ForceUnlock(testkit.Ctx(t)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		<-h.Done()
-		next, err := f.Await(testkit.Ctx(t))
+		<-holds[i].Done()
+		next, err := waits[i].Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		testkit.MustUnlock(t, next)
-		testkit.Eventually(t, "it listens no more", func() bool { return a.Stats().Channels == 0 })
 	}
+	testkit.Eventually(t, "it listens no more", func() bool { return a.Stats().Channels == 0 })
 }
 
 func deployedScriptFlush(t *testing.T, at *testkit.Site, a, b *engine.Engine) {
