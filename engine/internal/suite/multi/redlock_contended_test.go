@@ -128,7 +128,7 @@ func TestRedLock_Contended_IsFreeForAFewRoundTrips(t *testing.T) {
 				t.Parallel()
 				testkit.Steady(t, func(t testing.TB) {
 					f := farServers(t, servers, 200*time.Millisecond)
-					free := f.contend(processes, 10*time.Second, func() { c.prepare(t, f) })
+					free := f.contend(processes, 6*time.Second, func() { c.prepare(t, f) })
 					if len(free) == 0 {
 						t.Fatal("nobody got it after another")
 					}

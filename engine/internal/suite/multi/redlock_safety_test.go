@@ -52,7 +52,7 @@ func TestRedLockIsSafeWhileServersAreKilledAndRestarted(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	sections := 300
+	sections := 120
 	if n, err := strconv.Atoi(os.Getenv("PAWL_REDLOCK_SECTIONS")); err == nil {
 		sections = n
 	}
