@@ -250,7 +250,7 @@ func (j *job) awaitWork() {
 // rests reports whether the command does nothing for a while.
 func (j *job) rests() bool {
 	for from, n := j.beats(), 0; n < 10; n++ {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // ten times: nothing may happen for that long
 		if j.beats() > from {
 			return false
 		}

@@ -96,7 +96,7 @@ func (f *far) contend(processes int, d time.Duration, ready func()) (free []time
 				if err := h.Unlock(f.t.Context()); err != nil {
 					f.t.Error(err)
 				}
-				time.Sleep(rand.N(50 * time.Millisecond))
+				time.Sleep(rand.N(50 * time.Millisecond)) // so is the pause
 			}
 		})
 	}

@@ -143,7 +143,7 @@ func trouble5(servers []*redistest.Server, seed uint64, done *atomic.Int64, enou
 			s := servers[i].Process
 			if !kill {
 				_ = s.Stop()
-				time.Sleep(d)
+				time.Sleep(d) // the server hangs for that long
 				_ = s.Cont()
 				return
 			}
