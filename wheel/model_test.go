@@ -17,7 +17,7 @@ func TestRandomHistoriesAgreeWithAModel(t *testing.T) {
 	w := newWheel(t, Config{Clock: f})
 	ops := 200_000
 	if raceEnabled {
-		ops = 60_000
+		ops = 20_000
 	}
 	const timers = 300
 	probes := newProbes(timers)
