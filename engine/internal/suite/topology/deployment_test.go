@@ -190,7 +190,7 @@ func onEveryDeployment(t *testing.T, opts ...redistest.Option) {
 }
 
 func deployedExclusion(t *testing.T, at *testkit.Site, a, b *engine.Engine) {
-	for _, name := range testkit.Spread(t, 30) {
+	for _, name := range testkit.Spread(t, 12) {
 		h := testkit.MustLock(t, a.Mutex(name))
 		_, err := b.Mutex(name).TryLock(testkit.Ctx(t))
 		if refused := (*engine.NotAcquiredError)(nil); !errors.As(err, &refused) || refused.TTL <= 0 || refused.TTL > 30*time.Second {
@@ -215,7 +215,7 @@ func deployedRenewal(t *testing.T, at *testkit.Site, _, _ *engine.Engine) {
 	testkit.Steady(t, func(t testing.TB) {
 		e := at.Open(t, func(c *engine.Config) { c.Lease = 3 * time.Second })
 		var holds []*engine.Hold
-		for _, name := range testkit.Spread(t, 100) {
+		for _, name := range testkit.Spread(t, 30) {
 			holds = append(holds, testkit.MustLock(t, e.Mutex(name)))
 		}
 		testkit.Eventually(t, "all are renewed, four times on average", func() bool {
@@ -324,7 +324,7 @@ func replicationLine(s *redistest.Server, name string) string {
 
 // An uncontended lock and unlock are two commands everywhere.
 func deployedTwoCommands(t *testing.T, at *testkit.Site, e *engine.Engine) {
-	names := testkit.Spread(t, 50)
+	names := testkit.Spread(t, 20)
 	pair := func() {
 		for _, name := range names {
 			testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex(name)))
