@@ -105,7 +105,7 @@ peers: ## vet, lint, build and race-test the modules of their own: the compariso
 		$(GO) -C $$module build -o /dev/null ./...; \
 		$(GO) -C $$module run $(STATICCHECK) ./...; \
 	done
-	@. .ci/servers && $(GO) -C bench/peers test -race -count=1 ./...
+	@. .ci/servers && set -e && for module in bench/peers plugin/pawlprom plugin/pawlotel; do $(GO) -C $$module test -race -count=1 ./...; done
 
 bench: ## a benchmark on a redis-server of its own: make bench ARGS='hot --goroutines 64'
 	$(GO) run ./cmd/pawl bench $(ARGS)

@@ -331,7 +331,7 @@ func (j *journey) finish() {
 	}
 }
 
-const seeds = 2000
+const seeds = 800
 
 // Whatever callers, the server and the network do: one has the lock by the server's record, each Unlock
 // and each request is told once, turns end, and nothing is left. See journey.
