@@ -134,7 +134,7 @@ var mutants = []mutant{
 	{"query.go", "\tif q.effect == writesOnce {\n", "\tif false {\n", "a ForceUnlock that may have been executed is not sent again"},
 	{"query.go", "\t\tdoubt = doubt || q.effect != readOnly\n", "", "nobody knows whether a ForceUnlock without an answer was executed"},
 	{"mutex.go", "\treturn v.Int == script.Done || v.Int == script.Unheard, nil", "\treturn v.Int >= 0, nil", "ForceUnlock says whether there was a holder"},
-	{"mutex.go", "s.Mine || m.home.owns(field)", "m.home.owns(field) && i > 2", "State says whether a holder is of this engine"},
+	{"query.go", "s.Mine || m.home.owns(o.ID)", "m.home.owns(o.ID) && len(s.Holders) > 1", "State says whether a holder is of this engine"},
 	// Contexts of programs.
 	{"internal/ctxwatch/watch.go", "\t\tw.GiveUp(s)\n", "\t\t_, _ = w, s\n", "a future is cancelled when its context ends"},
 	{"lock_hold.go", "\tif cause == ErrReleased {", "\tif false {", "the context of a hold does not bound its Unlock"},
@@ -247,7 +247,7 @@ var mutants = []mutant{
 	{"internal/lock/hold_end.go", "kind.MultiHolder && byte(h.ID) != 0", "false && byte(h.ID) != 0", "if one of several permits is gone, the others are given back"},
 	{"internal/lock/subscription.go", "\t\td = min(d, w.longestSleep())\n\t}\n\t// The answer", "\t}\n\t// The answer", "a waiter that nobody tells anything looks now and then"},
 	{"internal/kind/wire.go", "RenewsPermits: script.AppendPermitRenew", "RenewsPermits: script.AppendRenew", "permits are renewed by a script of their own"},
-	{"internal/script/permit.go", "\t\tid[7] = byte(i)\n", "\t\t_ = i\n", "each permit has an id of its own"},
+	{"internal/script/permit.go", "\t\tid[permitIndex] = byte(i)\n", "\t\t_ = i\n", "each permit has an id of its own"},
 	{"internal/lock/subscription.go", "\tif !w.over {\n\t\tw.act(w.Message(), rd)\n", "\tif kind, _ := w.res.headKind(); !w.over && !w.res.Port.Traits(kind).MultiHolder {\n\t\tw.act(w.Message(), rd)\n", "a waiter for permits hears that there are some"},
 	{"permit.go", "effect: writesOnce, invalid: s.wrong(delta", "effect: idempotent, invalid: s.wrong(delta", "an AddPermits that may have been executed is not sent again"},
 	{"permit.go", "script.SetPermits, n)", "script.TryPermits, n)", "SetPermits changes a semaphore that is there"},
