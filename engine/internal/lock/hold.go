@@ -37,7 +37,7 @@ type Hold struct {
 	inheritsLease bool         // a child without a lease of its own: its parent's time counts
 	mustRelease   bool         // its grant is released, not handed over: see renewable, lengthens and Unlock.ByNobody
 	place         int32        // in Grant.joined; -1: it has left
-	since         shortInstant // its grant, or when it took over; see inspect.go
+	since         shortInstant // its grant, or when it took over
 
 	// ownUntil bounds what the user may count on, beside the grant and the outer holds:
 	// MaxHold, the lease of a re-entry. It is past when the hold has ended. A clock.Instant.

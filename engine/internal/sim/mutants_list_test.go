@@ -134,7 +134,7 @@ var mutants = []mutant{
 	{"query.go", "\tif q.effect == writesOnce {\n", "\tif false {\n", "a ForceUnlock that may have been executed is not sent again"},
 	{"query.go", "\t\tdoubt = doubt || q.effect != readOnly\n", "", "nobody knows whether a ForceUnlock without an answer was executed"},
 	{"mutex.go", "\treturn v.Int == script.Done || v.Int == script.Unheard, nil", "\treturn v.Int >= 0, nil", "ForceUnlock says whether there was a holder"},
-	{"query.go", "s.Mine || m.home.owns(o.ID)", "s.Mine", "State says whether a holder is of this engine"},
+	{"query.go", "s.Mine || m.home.owns(o.ID)", "m.home.owns(o.ID) && len(s.Holders) > 1", "State says whether a holder is of this engine"},
 	// Contexts of programs.
 	{"internal/ctxwatch/watch.go", "\t\tw.GiveUp(s)\n", "\t\t_, _ = w, s\n", "a future is cancelled when its context ends"},
 	{"lock_hold.go", "\tif cause == ErrReleased {", "\tif false {", "the context of a hold does not bound its Unlock"},
