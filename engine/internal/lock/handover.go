@@ -261,8 +261,8 @@ func (r *Entry) AdvanceReader(why error, rd *Ready) {
 	if !r.unblock(BehindWriter) {
 		return
 	}
-	for a := r.First(); a != nil && why != nil; a = r.First() {
-		a.fail(why, rd)
+	if why != nil {
+		failEach(&r.waiters, why, rd)
 	}
 	r.Advance(rd)
 }
