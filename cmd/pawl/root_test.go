@@ -56,7 +56,7 @@ func TestInspect_HeldLock_NamesItsProcess(t *testing.T) {
 		seen := seenLocks(t, v.stdout.String())
 		return len(seen) == 1 && seen[0].Waiting == 1 && len(seen[0].Holders) == 1 && seen[0].Holders[0].Engine.PID == exec.cmd.Process.Pid && len(seen[0].Holders[0].Uses) == 1
 	})
-	pawl(t, env, "inspect", "job", "--format", "text").expect(t, 0, "job: mutex, locked (exclusive)", `", pid `, "waiting: 1", `"mutex", for `)
+	pawl(t, env, "inspect", "job", "--format", "text").expect(t, 0, "job: mutex, locked (exclusive)", `"pawl exec" on "`, `", pid `, "waiting: 1", `"mutex", for `)
 	pawl(t, env, "inspect", "job", "free", "--format", "text").expect(t, 0, "free: free")
 	v := pawl(t, env, "ls")
 	v.expect(t, 0)

@@ -12,4 +12,5 @@ func TestWatch_AtATerminal_ShowsATableUntilQ(t *testing.T) {
 	term.awaitText("orders:1")
 	term.typeKeys("q")
 	term.awaitText("code 0")
+	term.v.wait(t).expect(t, 0)
 }

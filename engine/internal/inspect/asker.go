@@ -54,6 +54,7 @@ func (w *World) Ask(ctx context.Context, about, text string) Answers {
 	q.Reply = replyPrefix + q.ID
 	a := &asker{id: q.ID, seen: make(map[string]bool), listens: make(chan struct{}), news: make(chan struct{}, 1)}
 	a.channel.Init(q.Reply, a)
+	a.channel.Quiet = true
 	w.Client.Subscribe(&a.channel)
 	defer w.Client.Unsubscribe(&a.channel)
 

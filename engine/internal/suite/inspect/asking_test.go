@@ -229,6 +229,9 @@ func TestEngine_ChannelRefused_GoesOnWithoutIt(t *testing.T) {
 	if n := log.count("cannot be inspected"); n != 1 {
 		t.Errorf("it says so %d times", n)
 	}
+	if log.count("may not listen") != 0 {
+		t.Error("it says that nobody can wait")
+	}
 }
 
 // hundredThousand puts locks on the server of a slot, as Redisson would.
