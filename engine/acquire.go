@@ -18,7 +18,6 @@ type acquisition struct {
 	driver.Request
 	fut   Future[*Hold] // what LockAsync returns; its value and err are the verdict of all
 	watch ctxwatch.Slot[*acquisition]
-	seen  *observation
 }
 
 // home is the engine that the acquisition is of.
@@ -34,7 +33,7 @@ func newPooledAcquisition() any {
 
 // newAcquisition makes a request. Those of synchronous calls come from a pool and
 // go back to it: only the caller and the entry ever see them.
-func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
+func (e *Engine) newAcquisition(m Mutex, o options, future bool, seen *observation) *acquisition {
 	var a *acquisition
 	if future {
 		a = new(acquisition)
@@ -43,6 +42,10 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 		a.fut.source = a
 	} else {
 		a = e.acquisitions.Get().(*acquisition)
+	}
+	if seen != nil {
+		seen.extra.Observed = seen
+		a.Keep(&seen.extra)
 	}
 	a.Shard = e.table.Shard(m.route)
 	a.Lease, a.Kind = o.lease, uint8(m.key.Kind)
@@ -135,8 +138,8 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	if o.origin = e.originOf(carries); parent != nil {
 		o.origin = nil
 	}
-	a := e.newAcquisition(m, o, future)
-	a.Try, a.seen = once, seen
+	a := e.newAcquisition(m, o, future, seen)
+	a.Try = once
 	a.attachParent(parent)
 	if future {
 		e.watches.Join(ctx, a)
@@ -175,6 +178,15 @@ func (m Mutex) failEarly(why error) error {
 	return m.home.failEarly(m, why)
 }
 
+// observed is what an Observer is told of it; nil if nobody observes.
+func (a *acquisition) observed() *observation {
+	if x := a.Extra(); x != nil {
+		o, _ := x.Observed.(*observation)
+		return o
+	}
+	return nil
+}
+
 // OnResult implements lock.RequestPort.
 func (a *acquisition) OnResult(h *lock.Hold, why error) {
 	if h == nil {
@@ -186,9 +198,9 @@ func (a *acquisition) OnResult(h *lock.Hold, why error) {
 		a.fut.value, a.fut.err = holdOf(h).handle, nil
 		a.noteOrigin(h)
 	}
-	if a.seen != nil {
-		a.seen.end.Attempts = int(a.Attempts)
-		a.seen.grantedTo(h)
+	if seen := a.observed(); seen != nil {
+		seen.end.Attempts = int(a.Attempts)
+		seen.grantedTo(h)
 	}
 }
 
@@ -197,7 +209,7 @@ func (a *acquisition) OnResult(h *lock.Hold, why error) {
 func (a *acquisition) Deliver() {
 	if a.Async {
 		a.watch.Leave(a)
-		a.seen.finish(a.fut.err)
+		a.observed().finish(a.fut.err)
 		a.fut.resolve(a.fut.value, a.fut.err)
 		return
 	}

@@ -22,8 +22,14 @@ type lockHold struct {
 	driver.TimedHold
 	handle *Hold            // keeps the user's Hold alive until the first renewal; nil for a part of several
 	unless *runtime.Cleanup // leaked is called, from then on
-	done   chan struct{}
-	seen   *observation // nil: nobody observes
+	rare   *rareHold
+}
+
+// rareHold is what most holds do not need. If the engine has an Observer, each hold has one from its grant on;
+// else the first Done makes it.
+type rareHold struct {
+	done     chan struct{} // nil until somebody asks for it; guarded by the shard's lock
+	observed *observation
 }
 
 func (h *lockHold) name() string  { return h.Name }
@@ -91,8 +97,8 @@ func (h *lockHold) unlock(ctx context.Context) error {
 		return h.about(lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext))
 	}
 	u := h.home().newUnlocking(false)
-	if h.seen != nil {
-		return h.unlockObserved(ctx, u)
+	if o := h.observed(); o != nil {
+		return h.unlockObserved(ctx, u, o)
 	}
 	h.release(u, true)
 	return u.wait(ctx, h)
@@ -105,19 +111,19 @@ func (h *lockHold) unlockAsync(byUser bool) *Future[struct{}] {
 		h.release(u, false)
 		return &u.fut
 	}
-	if h.seen == nil {
+	if o := h.observed(); o == nil {
 		h.release(u, true)
-	} else if o := h.seen; o.unlock(func() { h.release(u, true) }) {
+	} else if o.unlock(func() { h.release(u, true) }) {
 		u.fut.onComplete(func(_ struct{}, err error) { o.released(err, false) })
 	}
 	return &u.fut
 }
 
-func (h *lockHold) unlockObserved(ctx context.Context, u *unlocking) error {
-	unlocked := h.seen.unlock(func() { h.release(u, true) })
+func (h *lockHold) unlockObserved(ctx context.Context, u *unlocking, o *observation) error {
+	unlocked := o.unlock(func() { h.release(u, true) })
 	err := u.wait(ctx, h)
 	if unlocked {
-		h.seen.released(err, true)
+		o.released(err, true)
 	}
 	return err
 }
@@ -130,8 +136,15 @@ func (h *lockHold) about(err error) error { return withKind(kind.Kind(h.Kind).Wh
 
 func (h *lockHold) patience() time.Duration { return h.home().cfg.CommandTimeout }
 func (h *lockHold) parts() []*lockHold      { return nil }
-func (h *lockHold) observed() *observation  { return h.seen }
 func (h *lockHold) locks() []*lockHold      { return []*lockHold{h} }
+
+// observed is nil without an Observer. With one, rare does not change after the grant.
+func (h *lockHold) observed() *observation {
+	if h.home().observer == nil || h.rare == nil {
+		return nil
+	}
+	return h.rare.observed
+}
 
 func (h *lockHold) find(e *Engine, _ driver.Key) *lockHold {
 	if h.home() != e {
@@ -204,7 +217,7 @@ func (h *lockHold) inner() *lock.Hold {
 // The methods below are the half of driver.HoldObserver that is told.
 
 func (h *lockHold) Ended(why lock.Loss) {
-	h.seen.over(LostReason(why))
+	h.observed().over(LostReason(why))
 	h.Shard().Forget(&h.Hold)
 	h.unwatch()
 }
@@ -225,18 +238,21 @@ func (h *lockHold) Lost(why lock.Loss) { h.home().logLost(h, LostReason(why)) }
 func (h *lockHold) ended() <-chan struct{} {
 	h.Shard().Lock()
 	defer h.Shard().Unlock()
-	if h.done == nil {
-		h.done = make(chan struct{})
+	if h.rare == nil {
+		h.rare = new(rareHold)
+	}
+	if h.rare.done == nil {
+		h.rare.done = make(chan struct{})
 		if h.IsAnnounced() {
-			close(h.done)
+			close(h.rare.done)
 		}
 	}
-	return h.done
+	return h.rare.done
 }
 
 func (h *lockHold) CloseDone() {
-	if h.done != nil {
-		close(h.done)
+	if h.rare != nil && h.rare.done != nil {
+		close(h.rare.done)
 	}
 }
 

@@ -130,13 +130,12 @@ func (g *multiLockAcquisition) away() (int, error) {
 func (g *multiLockAcquisition) ask(i int, s multilock.Ready) {
 	m := g.locks[i]
 	e := m.home
-	a := e.newAcquisition(m, g.opts, true)
+	a := e.newAcquisition(m, g.opts, true, m.observePart(g.seen, kindMulti, s.Do == multilock.Try))
 	a.Try, a.MayQueue = s.Do == multilock.Try, s.Patient
 	if a.Try && !g.once {
 		a.More().AnyRefusal = true
 	}
 	a.attachParent(g.parts[i].parent)
-	a.seen = m.observePart(g.seen, kindMulti, a.Try)
 	g.mu.Lock()
 	g.parts[i].pending = a
 	stop := g.all.View().Stop

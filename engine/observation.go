@@ -41,6 +41,8 @@ type observation struct {
 	held   clock.Instant // when it was granted
 	end    AcquireEnd
 
+	extra lock.Extra // of the request: here it costs no allocation of its own
+
 	ctx context.Context // what AcquireStart returned; of a part only the goroutine of Engine.calls has it
 
 	mu    sync.Mutex
@@ -134,7 +136,7 @@ func (o *observation) grantedTo(granted *lock.Hold) {
 		return
 	}
 	h := holdOf(granted)
-	h.seen = o
+	h.rare = &rareHold{observed: o}
 	o.end.HandedOver, o.end.Reentry = h.Local(), h.Parent != nil
 	o.end.Owner, o.end.Token = h.owner(), h.Hold.Token()
 }

@@ -75,11 +75,10 @@ func (q *redLockAcquisition) SetRoundTrip(i int, d time.Duration) {
 
 func (q *redLockAcquisition) NewTry(i int, waits bool) quorum.Try {
 	m := q.locks[i]
-	a := m.home.newAcquisition(m, q.opts, true)
+	a := m.home.newAcquisition(m, q.opts, true, m.observePart(q.seen, kindRedLock, !waits))
 	a.More().Quorum = true
 	a.Try = !waits
 	a.More().AnyRefusal = a.Try && !q.Once
-	a.seen = m.observePart(q.seen, kindRedLock, a.Try)
 	return a
 }
 

@@ -109,8 +109,8 @@ func TestObserver_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
 	leakCheck := new(chronicle)
 	e := open(t, server(t).URL(), leakCheck.observe)
 	m := e.Mutex("x")
-	a := e.newAcquisition(m, options{}, true)
-	_, a.seen = e.observe(ctxT(t), m.acquisition(nil, false), true)
+	_, seen := e.observe(ctxT(t), m.acquisition(nil, false), true)
+	a := e.newAcquisition(m, options{}, true, seen)
 	now := e.clock.Now()
 	var rd lock.Ready
 	a.Shard.Lock()

@@ -66,6 +66,7 @@ type Extra struct {
 	Writer           *Hold   // of the same name: its owner does not keep the request out
 	AnyRefusal       bool    // with Try: any refusal is an answer, since other locks are held meanwhile
 	Origin           *Origin // the engine's; nil if nobody asked for it
+	Observed         any     // the engine's
 
 	owner  int64 // at the server's queue; see fairqueue.go
 	queued bool  // it has been refused there
@@ -86,6 +87,9 @@ func (a *Request) More() *Extra {
 	}
 	return a.extra
 }
+
+// Keep has x take the place of what is rare, of which there is nothing yet.
+func (a *Request) Keep(x *Extra) { a.extra = x }
 
 // Extra returns what is rare, nil if there is nothing.
 func (a *Request) Extra() *Extra { return a.extra }
