@@ -1,0 +1,197 @@
+package web_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+func TestStream_RealLocks_AppearChangeAndVanish(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder, waiter, looker := open(t, s.URL()), open(t, s.URL()), open(t, s.URL())
+	p := serve(t, looker)
+	st := follow(t, p, "")
+	st.until("nothing is held", func(rows map[string]row) bool { return len(rows) == 0 })
+
+	h := must[*engine.Hold](t)(holder.Mutex("orders:42").Lock(t.Context()))
+	st.until("the lock is there, and its engine has answered", func(rows map[string]row) bool {
+		r, ok := rows["orders:42"]
+		return ok && len(r.Holders) == 1 && r.Holders[0].ID == h.Owner() && r.Holders[0].Service == "shop" && r.Lease > 0 && !r.AtLeast
+	})
+	f := waiter.Mutex("orders:42").LockAsync(t.Context())
+	st.until("somebody waits", func(rows map[string]row) bool { return rows["orders:42"].Waiting == 1 })
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next := must[*engine.Hold](t)(f.Await(t.Context()))
+	st.until("the waiter has it", func(rows map[string]row) bool {
+		r := rows["orders:42"]
+		return len(r.Holders) == 1 && r.Holders[0].ID == next.Owner() && r.Waiting == 0
+	})
+	id := st.named()["orders:42"].ID
+	if err := next.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st.until("it is gone", func(rows map[string]row) bool { return len(rows) == 0 })
+
+	var what []string
+	v := inspect(t, p, "id="+id)
+	for _, e := range v.Events {
+		what = append(what, e.What)
+	}
+	if got := strings.Join(what, " "); v.Name != "orders:42" || !strings.HasPrefix(got, "free ") || strings.Count(got, "held") != 2 || strings.Count(got, "waiting") != 2 {
+		t.Errorf("%q: the latest first: %s", v.Name, got)
+	}
+}
+
+func TestStream_Reconnects_LosesNothing(t *testing.T) {
+	t.Parallel()
+	f := new(fake)
+	f.many(1000, "a:1")
+	p := serve(t, f)
+	other := follow(t, p, "") // keeps the source looking
+	st := follow(t, p, "")
+	st.until("all are there", func(rows map[string]row) bool { return len(rows) == 1000 })
+	if st.resets != 1 {
+		t.Errorf("%d resets", st.resets)
+	}
+	before := st.rows
+	_ = st.body.Close()
+	f.hold("orders:00007", "b:1")
+	f.set(func() { delete(f.locks, "orders:00008") })
+	other.until("it has changed", func(rows map[string]row) bool { return len(rows) == 999 && rows["orders:00007"].Holders[0].ID == "b:1" })
+
+	again := follow(t, p, st.last)
+	again.rows = before
+	again.until("what came meanwhile is there", func(rows map[string]row) bool { return len(rows) == 999 && rows["orders:00007"].Holders[0].ID == "b:1" })
+	if again.resets != 0 {
+		t.Error("it got everything again")
+	}
+	for _, last := range []string{"", "another-process.3", st.last + "9", "x"} {
+		fresh := follow(t, p, last)
+		fresh.until("all are there", func(rows map[string]row) bool { return len(rows) == 999 })
+		if fresh.resets != 1 {
+			t.Errorf("after %q: %d resets", last, fresh.resets)
+		}
+	}
+}
+
+func TestStream_NobodyLooks_AsksNothing(t *testing.T) {
+	t.Parallel()
+	f := new(fake)
+	p := serve(t, f)
+	st := follow(t, p, "")
+	st.until("a look", func(map[string]row) bool { return true })
+	_ = st.body.Close()
+	looks := -1
+	eventually(t, "looks end", func() bool {
+		before := looks
+		f.set(func() { looks = f.looks })
+		time.Sleep(5 * period)
+		return before == looks
+	})
+	f.hold("late", "a:1")
+	again := follow(t, p, "")
+	again.event()
+	again.until("the first rows are not old", func(rows map[string]row) bool { return len(rows) == 1 })
+	if !again.named()["late"].AtLeast {
+		t.Error("nobody knows since when it is held")
+	}
+}
+
+func TestStream_SlowPage_CostsNoMemory(t *testing.T) {
+	t.Parallel()
+	f := new(fake)
+	const n = 2000
+	long := strings.Repeat("x", 150)
+	hold := func(holder string) {
+		for i := range n {
+			f.hold(fmt.Sprintf("%04d%s", i, long), holder)
+		}
+	}
+	hold("a:0")
+	p := serve(t, f)
+	fast := follow(t, p, "")
+	fast.until("all are there", func(rows map[string]row) bool { return len(rows) == n })
+	conn, err := net.Dial("tcp", p.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n") // and reads nothing
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 70 { // more publications than the log has
+		hold(fmt.Sprintf("a:%d", i+1))
+		fast.skip(2) // the second look began after that
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 24<<20 || fast.bytes < 36<<20 { // 8 MiB of log, and histories
+		t.Errorf("the heap has grown by %d MiB; %d MiB were sent to one page", grown>>20, fast.bytes>>20)
+	}
+	// One that is behind the log gets everything, once.
+	slow := follow(t, p, strings.Split(fast.last, ".")[0]+".1")
+	slow.until("all are there", func(rows map[string]row) bool { return len(rows) == n })
+	if slow.resets != 1 {
+		t.Errorf("%d resets", slow.resets)
+	}
+}
+
+func TestStream_ServerIsAway_KeepsRowsAndSaysSo(t *testing.T) {
+	t.Parallel()
+	f := new(fake)
+	f.many(3, "a:1")
+	p := serve(t, f)
+	st := follow(t, p, "")
+	st.until("all are there", func(rows map[string]row) bool { return len(rows) == 3 })
+	f.set(func() { f.locks, f.err = nil, errors.New("no server") })
+	st.until("it says so", func(rows map[string]row) bool { return st.status["error"] == "no server" && len(rows) == 3 })
+	f.set(func() { f.err = nil })
+	st.until("they are gone", func(rows map[string]row) bool { return st.status["error"] == nil && len(rows) == 0 })
+}
+
+func TestStream_TooManyLocks_ShowsSome(t *testing.T) {
+	t.Parallel()
+	f := new(fake)
+	f.many(20_100, "a:1")
+	p := serve(t, f)
+	st := follow(t, p, "")
+	st.until("it says so", func(rows map[string]row) bool { return st.status["truncated"] == true && len(rows) == 20_000 })
+}
+
+func TestStream_LeaseIsRenewed_MovesOnlyThen(t *testing.T) {
+	t.Parallel()
+	f := new(fake)
+	f.hold("x", "a:1")
+	p := serve(t, f)
+	st := follow(t, p, "")
+	st.until("it is there", func(rows map[string]row) bool { return len(rows) == 1 })
+	lease := st.named()["x"].Lease
+	for i := range 10 { // the clocks of two looks differ by some milliseconds
+		f.set(func() {
+			l := *f.locks["x"]
+			l.TTL = 30*time.Second - time.Duration(i)*period
+			f.locks["x"] = &l
+		})
+		st.until("a look", func(map[string]row) bool { return true })
+	}
+	if now := st.named()["x"].Lease; now != lease {
+		t.Errorf("the lease moved by %d ms", now-lease)
+	}
+	f.set(func() {
+		l := *f.locks["x"]
+		l.TTL = 40 * time.Second
+		f.locks["x"] = &l
+	})
+	st.until("it was renewed", func(rows map[string]row) bool { return rows["x"].Lease > lease+5000 })
+}
