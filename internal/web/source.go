@@ -153,7 +153,8 @@ func (s *source) look(ctx context.Context) {
 			s.history.note(r, nil, now)
 		}
 	}
-	st.Engines = slices.SortedFunc(maps.Values(engines), func(a, b *engineJSON) int {
+	st.Engines = slices.AppendSeq([]*engineJSON{}, maps.Values(engines))
+	slices.SortFunc(st.Engines, func(a, b *engineJSON) int {
 		return cmp.Or(cmp.Compare(b.Held+b.Waiting, a.Held+a.Waiting), cmp.Compare(a.ID, b.ID))
 	})
 	if st.More = len(st.Engines) - maxEngines; st.More > 0 {

@@ -84,7 +84,6 @@ type stream struct {
 	status map[string]any
 	last   string // id of the last event
 	resets int
-	raw    bool // events are not applied
 	reset  map[string]row
 	bytes  int
 }
@@ -134,23 +133,8 @@ func (s *stream) event() (kind string) {
 	}
 }
 
-// skip reads n publications, and applies none.
-func (s *stream) skip(n int) {
-	s.t.Helper()
-	s.raw = true
-	for n > 0 {
-		if s.event() == "status" {
-			n--
-		}
-	}
-	s.raw = false
-}
-
 func (s *stream) apply(kind, data string) {
 	s.t.Helper()
-	if s.raw {
-		return
-	}
 	switch kind {
 	case "reset":
 		s.resets++
