@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -51,7 +52,7 @@ func browser(t *testing.T) *tab {
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1200, 800))
 	ctx, cancelAll := chromedp.NewExecAllocator(context.Background(), opts...)
-	ctx, cancelTab := chromedp.NewContext(ctx)
+	ctx, cancelTab := chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {})) // of events it does not know
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(func() { cancel(); cancelTab(); cancelAll() })
 	b := &tab{t, ctx}
@@ -221,13 +222,13 @@ func TestPage_Locks_AppearWaitAreLostAndUnlocked(t *testing.T) {
 	b.until("the search has the focus", `document.activeElement.id === "search"`)
 	b.run(chromedp.KeyEvent("ORDERS cron"))
 	b.until("nothing matches", `document.getElementById("found").textContent === "0 of 48"`)
-	b.run(chromedp.KeyEvent("\x1b"))
+	b.run(chromedp.KeyEvent(kb.Escape))
 	b.until("all are there again", `document.getElementById("found").textContent === "48 held" && document.activeElement.id === "grid"`)
 	b.run(chromedp.KeyEvent("/"), chromedp.KeyEvent("orders"))
 	b.until("one matches", `document.getElementById("found").textContent === "1 of 48"`)
-	b.run(chromedp.KeyEvent("\ue015")) // arrow down
+	b.run(chromedp.KeyEvent(kb.ArrowDown)) // arrow down
 	b.until("the table has the focus", `document.activeElement.id === "grid"`)
-	b.run(chromedp.KeyEvent("\ue015"), chromedp.KeyEvent("\r"))
+	b.run(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Enter))
 	b.until("the view of the lock is open", `location.hash.startsWith("#lock/") && document.getElementById("lock-waiters").children.length === 3`)
 	b.until("it says what happened", `document.getElementById("lock-events").innerText.includes("waiting: 0 →")`)
 	b.accessible("a lock")
@@ -252,7 +253,7 @@ func TestPage_Locks_AppearWaitAreLostAndUnlocked(t *testing.T) {
 	b.accessible("the question")
 	b.shot("question")
 	owner := eval[string](b, `document.querySelector("#lock-holders .id").textContent`)
-	b.run(chromedp.KeyEvent("\r"))
+	b.run(chromedp.KeyEvent(kb.Enter))
 	b.until("it is closed", `!document.getElementById("confirm").open`)
 	if st, err := looker.Mutex("orders:42").State(ctx); err != nil || st.Holders[0].ID != owner {
 		t.Fatalf("%+v, %v: it was not to be taken away", st, err)
@@ -268,8 +269,10 @@ func TestPage_Locks_AppearWaitAreLostAndUnlocked(t *testing.T) {
 	}
 
 	// The engines.
-	b.run(chromedp.KeyEvent("\x1b"))
-	b.until("the table is open", `!document.getElementById("locks").hidden && document.getElementById("found").textContent === "47 held"`)
+	b.run(chromedp.KeyEvent(kb.Escape))
+	b.until("the table is open, as it was", `!document.getElementById("locks").hidden && document.getElementById("found").textContent === "0 of 47"`)
+	b.run(chromedp.KeyEvent(kb.Escape))
+	b.until("all are there", `document.getElementById("found").textContent === "47 held"`)
 	b.run(chromedp.Click(`#head .cells > :first-child button`)) // the other way round
 	b.until("sorted downwards", `document.querySelector("#head [aria-sort=descending]")?.innerText.startsWith("Lock")`)
 	b.run(chromedp.Click(`#head .cells > :first-child button`))
