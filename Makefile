@@ -86,7 +86,9 @@ tidy-check: ## complain about a go.mod that is not tidy
 	$(GO) -C bench/peers mod tidy -diff
 	$(GO) -C examples/fencing mod tidy -diff
 	$(GO) -C plugin/pawlprom mod tidy -diff
+	$(GO) -C plugin/pawlprom/grafana mod tidy -diff
 	$(GO) -C plugin/pawlotel mod tidy -diff
+	$(GO) -C plugin/cost mod tidy -diff
 
 # One processor of each: no file of the project is for one alone.
 cross: ## build and vet for macOS and Windows, and without gnet
@@ -98,12 +100,12 @@ cross: ## build and vet for macOS and Windows, and without gnet
 	$(GO) build -tags pawl_nognet ./...
 
 peers: ## vet, lint, build and race-test the modules of their own: the comparison with other clients, the example with a database
-	@set -e; for module in bench/peers examples/fencing plugin/pawlprom plugin/pawlotel; do \
+	@set -e; for module in bench/peers examples/fencing plugin/pawlprom plugin/pawlprom/grafana plugin/pawlotel plugin/cost; do \
 		$(GO) -C $$module vet ./...; \
 		$(GO) -C $$module build -o /dev/null ./...; \
 		$(GO) -C $$module run $(STATICCHECK) ./...; \
 	done
-	@. .ci/servers && $(GO) -C bench/peers test -race -count=1 ./...
+	@. .ci/servers && set -e && for module in bench/peers plugin/pawlprom plugin/pawlotel; do $(GO) -C $$module test -race -count=1 ./...; done
 
 bench: ## a benchmark on a redis-server of its own: make bench ARGS='hot --goroutines 64'
 	$(GO) run ./cmd/pawl bench $(ARGS)

@@ -29,7 +29,7 @@ func TestHoldsAreWeighedWithTheListOfNamesOnBothSides(t *testing.T) {
 	// Not parallel: all of the process is on the scales.
 	s := openServer(t, "")
 	cfg := quick(Held)
-	cfg.Count = 200_000
+	cfg.Count = 100_000
 	ec, err := cfg.engine(s)
 	if err != nil {
 		t.Fatal(err)

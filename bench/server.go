@@ -219,7 +219,7 @@ func (s *Server) lookForOthers() {
 				name, value, _ := strings.Cut(word, "=")
 				fields[name] = value
 			}
-			ours := fields["id"] == a.ID || s.named && fields["name"] == s.clientName()
+			ours := fields["id"] == a.ID || s.named && strings.HasPrefix(fields["name"], s.clientName()+":")
 			asks := fields["cmd"] != "NULL" // else a sentinel, say, that has not told its name yet
 			if !ours && asks && !strings.HasPrefix(fields["name"], "sentinel-") && !strings.ContainsAny(fields["flags"], "SM") {
 				s.shared = true
@@ -228,7 +228,7 @@ func (s *Server) lookForOthers() {
 	}
 }
 
-// clientName is what the connections of the measured engine are called.
+// clientName is what the connections of the measured engine are called; an engine appends its id.
 func (s *Server) clientName() string { return strings.TrimSuffix(s.prefix, ":") }
 
 // cpuTime is what the servers have used so far.

@@ -41,9 +41,10 @@ type core struct {
 	counterWatches ctxwatch.Watches[*counterWaiter]
 	pending        pendingOps
 	exec           executor.Executor
-	observer       Observer        // nil: nobody observes
-	logger         *slog.Logger    // nil: silent
-	calls          executor.Serial // of both
+	observer       Observer       // nil: nobody observes
+	logger         *slog.Logger   // nil: silent
+	calls          executor.Queue // of both
+	eventsDropped  atomic.Uint64
 	failures       watchdog.Failures
 	table          driver.Table
 
@@ -103,7 +104,7 @@ func start(cfg Config, w env.Env) *Engine {
 	})
 	e.exec.Init(w.Go, cfg.Executor)
 	e.observer, e.logger = cfg.Observer, cfg.Logger
-	e.calls.Init(&e.exec)
+	e.calls.Init(&e.exec, maxCalls)
 	timers := cfg.wheel
 	timers.Clock, timers.OnRebuild = w.Clock, e.wheelRebuilt
 	e.table.SetTimers(w.Timers(timers), e.renewed)

@@ -486,6 +486,7 @@ func TestPrint_Everything_TakesNoLock(t *testing.T) {
 	for i := range e.table.Shards() {
 		hold(e.table.Shards()[i].Lock, e.table.Shards()[i].Unlock)
 	}
+	hold(e.calls.Lock, e.calls.Unlock)
 	unlock = append(unlock, e.table.Recovery.Freeze())
 	for _, f := range samples["Future"] {
 		switch f := f.(type) {

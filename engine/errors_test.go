@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -62,6 +63,10 @@ func ended() context.Context {
 func TestErrors_Table_IsTrue(t *testing.T) {
 	t.Parallel()
 	operations, marks := errorTable(t)
+	var on []*redistest.Server
+	for range placesOf["RedLock"] {
+		on = append(on, redistest.Start(t, redistest.Line(manyDatabases)))
+	}
 	for sentinel, row := range marks {
 		for _, operation := range operations {
 			kinds := []string{"Mutex"}
@@ -75,7 +80,7 @@ func TestErrors_Table_IsTrue(t *testing.T) {
 				}
 				t.Run(kind+"/"+sentinel+"/"+operation, func(t *testing.T) {
 					t.Parallel()
-					provoked(t, kind, sentinel, operation, marks)
+					provoked(t, on, kind, sentinel, operation, marks)
 				})
 			}
 		}

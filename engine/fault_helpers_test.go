@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -51,10 +54,17 @@ func errorTable(t *testing.T) (operations []string, marks map[string]map[string]
 	return operations, marks
 }
 
-// provoked checks one cell.
-func provoked(t *testing.T, kind, sentinel, operation string, marks map[string]map[string]string) {
+// provoked checks one cell. A server of its own would cost more than all the rest: a server of tests
+// compiles every script for every connection. So the cells share servers, and have databases of their own.
+func provoked(t *testing.T, on []*redistest.Server, kind, sentinel, operation string, marks map[string]map[string]string) {
 	steady(t, func(t testing.TB) {
-		err := newTroubleOf(t, kind).provoke(sentinel, operation)
+		var tr *trouble
+		if sentinel == "ErrNotAcked" && operation == "Extend" { // its replicas come and go
+			tr = newTroubleOf(t, kind)
+		} else {
+			tr = newTroubleOn(t, kind, on)
+		}
+		err := tr.provoke(sentinel, operation)
 		if !errors.Is(err, sentinels[sentinel]) {
 			t.Fatalf("got: %v", err)
 		}
@@ -105,7 +115,7 @@ func (t *trouble) provoke(sentinel, operation string) error {
 	case "ErrUnavailable Open":
 		t.net.Blackhole(faultproxy.All)
 		defer t.net.Heal()
-		_, err := Open(t.soon(), "redis://"+t.net.Addr())
+		_, err := Open(t.soon(), t.through(""))
 		return err
 	case "ErrInvalid Unlock":
 		return t.lock().Unlock(t.none)
@@ -225,7 +235,7 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 		return acquire(t.ctx, t.named(""))
 	case "ErrNotAcquired", "ErrHeld":
 		t.each(func(p place) {
-			mustLock(t, open(t, p.s.URL()).Mutex("x"))
+			mustLock(t, open(t, p.url).Mutex("x"))
 			ahead := p.m.LockAsync(t.ctx)
 			t.Cleanup(func() { ahead.Abandon() })
 			notified(t, p.m, lock.HeldElsewhere)
@@ -242,11 +252,7 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 		t.each(func(p place) { mustLock(t, p.e.FairMutex("x")) })
 		return acquire(t.ctx, t.l)
 	case "ErrWrongType":
-		t.each(func(p place) {
-			if err := p.s.Redis().Set("x", "of another library"); err != nil {
-				t.Fatal(err)
-			}
-		})
+		t.each(func(p place) { p.set(t, "x", "of another library") })
 		return acquire(t.ctx, t.l)
 	case "ErrNotAcked":
 		return acquire(t.ctx, t.l, Acked(AllReplicas))
@@ -284,7 +290,7 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 	case "ErrOverloaded":
 		full := make(map[*Engine]*Engine)
 		t.each(func(p place) {
-			full[p.e] = open(t, "redis://"+p.net.Addr(), func(c *Config) { c.MaxInFlight = 1 })
+			full[p.e] = open(t, p.through(""), func(c *Config) { c.MaxInFlight = 1 })
 			p.net.Pause(faultproxy.All)
 		})
 		defer t.each(func(p place) { p.net.Resume() })
@@ -316,9 +322,7 @@ func (t *trouble) provokeQuestion(sentinel, operation string) error {
 		}
 		return ask(Mutex{})
 	case "ErrWrongType":
-		if err := t.s.Redis().Set("x", "of another library"); err != nil {
-			t.Fatal(err)
-		}
+		t.set(t, "x", "of another library")
 	case "ErrUnavailable":
 		t.down()
 	case "ErrClosed":
@@ -414,7 +418,7 @@ func (t *trouble) unlock(h someHold) {
 
 // inCallback is an engine with a callback that runs until the test is over.
 func (t *trouble) inCallback() *Engine {
-	e := open(t, "redis://"+t.net.Addr()+"?close_timeout=100ms")
+	e := open(t, t.through("?close_timeout=100ms"))
 	running, over := make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(over) })
 	t.lock() // by the other engine: Shutdown would wait for a hold of this one
@@ -443,26 +447,67 @@ func newReasons(t testing.TB) (*trouble, Mutex) {
 
 // place is an engine on a server, and a network between that does what we want.
 type place struct {
-	s   *embedded.Server
+	s   *embedded.Server // nil of newTroubleOn
+	url string           // without the network
+	set func(t testing.TB, key, value string)
 	net *faultproxy.Proxy
+	db  string // "", or "/" and its number
 	e   *Engine
 	m   Mutex
 }
+
+// through is the URL that leads through the network.
+func (p *place) through(query string) string { return "redis://" + p.net.Addr() + p.db + query }
 
 func newTrouble(t testing.TB) *trouble { return newTroubleOf(t, "Mutex") }
 
 func newTroubleOf(t testing.TB, kind string) *trouble {
 	t.Helper()
-	tr := &trouble{TB: t, kind: kind, ctx: ctxT(t)}
-	for range map[string]int{"Mutex": 1, "Multi": 1, "RedLock": 3}[kind] {
+	var places []place
+	for range placesOf[kind] {
 		s, err := embedded.Start("")
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
-		net := faultproxy.New(t, "tcp", s.Addr())
-		e := open(t, "redis://"+net.Addr()+"?command_timeout=2s&close_timeout=2s")
-		tr.places = append(tr.places, place{s, net, e, e.Mutex("x")})
+		places = append(places, place{s: s, url: s.URL(), net: faultproxy.New(t, "tcp", s.Addr())})
+	}
+	return newTroubleAt(t, kind, places)
+}
+
+// placesOf is how many servers a kind of lock needs.
+var placesOf = map[string]int{"Mutex": 1, "Multi": 1, "RedLock": 3}
+
+// databases numbers those of the servers that newTroubleOn shares.
+var databases atomic.Int64
+
+// manyDatabases is the line of a redis.conf that has enough of them.
+const manyDatabases = "databases 10000"
+
+// newTroubleOn is newTroubleOf in a fresh database of each server.
+func newTroubleOn(t testing.TB, kind string, on []*redistest.Server) *trouble {
+	t.Helper()
+	db := strconv.FormatInt(databases.Add(1)%10_000, 10)
+	var places []place
+	for _, s := range on[:placesOf[kind]] {
+		set := func(t testing.TB, key, value string) {
+			t.Helper()
+			if _, err := s.Process.Do("EVAL", "redis.call('SELECT', ARGV[1]) return redis.call('SET', KEYS[1], ARGV[2])", "1", key, db, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		places = append(places, place{url: s.URL() + "/" + db, set: set, net: faultproxy.New(t, "tcp", s.Addr()), db: "/" + db})
+	}
+	return newTroubleAt(t, kind, places)
+}
+
+func newTroubleAt(t testing.TB, kind string, places []place) *trouble {
+	t.Helper()
+	tr := &trouble{TB: t, kind: kind, ctx: ctxT(t), places: places}
+	for i := range tr.places {
+		p := &tr.places[i]
+		p.e = open(t, p.through("?command_timeout=2s&close_timeout=2s"))
+		p.m = p.e.Mutex("x")
 	}
 	tr.place = tr.places[0]
 	tr.l = tr.named("x")

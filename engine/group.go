@@ -114,25 +114,17 @@ func (g *group) End(why error) {
 		return
 	}
 	defer close(g.done)
-	endThese(contexts.InOrder(), why)
+	driver.EndAll(contexts.InOrder(), why)
 }
 
-// endThese ends all, even if one panics: then the panic goes on after that.
-func endThese(contexts []*heldContext, why error) {
-	defer func() {
-		if len(contexts) > 0 {
-			endThese(contexts, why)
-		}
-	}()
-	for len(contexts) > 0 {
-		c := contexts[0]
-		contexts = contexts[1:]
-		c.End(why)
-	}
-}
+// The methods below are those of hold that are the same for all groups.
 
-// forget takes out a context that has ended before the locks.
-func (g *group) forget(c *heldContext) {
+func (g *group) owner() string          { return "" }
+func (g *group) token() int64           { return 0 }
+func (g *group) permitIDs() []string    { return nil }
+func (g *group) ended() <-chan struct{} { return g.done }
+
+func (g *group) detach(c *heldContext) {
 	g.mu.Lock()
 	c.over = true
 	g.contexts.Remove(c)

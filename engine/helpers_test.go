@@ -258,7 +258,7 @@ func clean(t testing.TB, s *redistest.Server, engines ...*Engine) {
 			t.Errorf("keys are left: %v", s.Do("KEYS", "*"))
 			break
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // a poll, bounded above
 	}
 	eventually(t, "no channel is subscribed", func() bool {
 		list, _ := s.Do("PUBSUB", "CHANNELS").([]any)

@@ -196,6 +196,9 @@ func (p partHold) unlockAsync(bool) *Future[struct{}] {
 
 func (p partHold) extend(context.Context, time.Duration) error { return p.refusal("extend") }
 
+// observed is nil: the context of its events is the Observer's.
+func (p partHold) observed() *observation { return nil }
+
 func (p partHold) refusal(what string) error {
 	return withName(p.name(), lockerr.Invalid("a part of the hold %s: %s that", p.whole.describe(), what))
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/driver"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -158,9 +158,10 @@ func TestExtend_GivesUpWithItsHold_SaysNotHeld(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	h := mustLock(t, e.Mutex("x"), Lease(20*time.Second))
-	x := driver.NewExtension(time.Second) // behind another
 	mustUnlock(t, h)
-	if err := oneOf(h).GiveUpExtend(x, ErrReleased); err != ErrNotHeld {
+	oneOf(h).Shard().Lock()
+	defer oneOf(h).Shard().Unlock()
+	if err := oneOf(h).StopExtending(new(lock.Extend), ErrReleased); err != ErrNotHeld { // it was behind another
 		t.Errorf("Extend: %v", err)
 	}
 }
@@ -203,7 +204,7 @@ func TestExtend_GivesUp_ReadsItsConnectionUnderTheLock(t *testing.T) {
 	}
 	eventually(t, "it waits", is("[select"))
 	sh.Lock()
-	eventually(t, "it gives up", is("GiveUpExtend"))
+	eventually(t, "it gives up", is("giveUp"))
 	route := r.Route
 	r.Route = 0 // as for a name that nobody uses; the race detector looks
 	r.Route = route

@@ -86,7 +86,7 @@ type Use struct {
 	Site string
 }
 
-// Inspect finds out who holds a lock, who waits for it, and since when. The name may be that of any
+// Inspect finds the holders and waiters of a lock, and since when they hold it or wait. The name may be that of any
 // synchronizer. It asks the server, and all engines that have used a lock for a second or longer;
 // it waits up to 200 ms for their answers, longer only if the server is far away. It changes nothing.
 func (e *Engine) Inspect(ctx context.Context, name string) (*LockInfo, error) {
@@ -100,7 +100,9 @@ func (e *Engine) Inspect(ctx context.Context, name string) (*LockInfo, error) {
 		return nil, err
 	}
 	heard.tell(info)
-	heard.reach(ctx, m, info)
+	if !e.cfg.NoInspect {
+		heard.reach(ctx, m, info)
+	}
 	return info, nil
 }
 
@@ -117,7 +119,7 @@ func (m Mutex) keys(ctx context.Context) (*LockInfo, error) {
 	switch {
 	case why == nil:
 		k, err = inspect.OfLock(m.key.Name, st.Mode, st.Locked, m.asks(ctx))
-	case errors.Is(why, ErrWrongType):
+	case slices.Contains(lockerr.Parts(why), ErrWrongType):
 		var ok bool
 		var refused error
 		k, ok, refused, err = inspect.OfCount(m.key.Name, m.asks(ctx))

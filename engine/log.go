@@ -10,11 +10,22 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
+// maxCalls bounds the calls of the Observer and of the logger that wait.
+const maxCalls = 1 << 16
+
+// report has the Observer or the logger called, after what is to be reported before. It never blocks, and may
+// be called under any lock.
+func (e *Engine) report(call func()) {
+	if !e.calls.Push(call) {
+		e.eventsDropped.Add(1)
+	}
+}
+
 // log writes to Config.Logger, whose handler is the user's: all of it, the query
 // whether it wants the level too, runs on the goroutine that calls the Observer.
 func (e *Engine) log(level slog.Level, text string, args ...any) {
 	if e.logger != nil {
-		e.calls.Push(func() { e.logger.Log(context.Background(), level, text, args...) })
+		e.report(func() { e.logger.Log(context.Background(), level, text, args...) })
 	}
 }
 
@@ -28,7 +39,7 @@ func (connectionLog) Enabled(context.Context, slog.Level) bool { return true }
 // Handle implements slog.Handler.
 func (l connectionLog) Handle(_ context.Context, r slog.Record) error {
 	h := l.e.logger.Handler()
-	l.e.calls.Push(func() {
+	l.e.report(func() {
 		if ctx := context.Background(); h.Enabled(ctx, r.Level) {
 			_ = h.Handle(ctx, r)
 		}
@@ -59,7 +70,7 @@ func (e *Engine) outage(o resp.Outage) {
 		e.log(slog.LevelInfo, text, "addr", o.Addr, "after", now.Sub(o.Since).Round(time.Millisecond))
 		return
 	}
-	e.calls.Push(func() {
+	e.report(func() {
 		args := []any{"addr", o.Addr, "err", o.Err}
 		holds, first := e.table.Renewer.Held(func(slot uint16) bool { return e.table.Client.AddrOf(uint64(slot)) == o.Addr })
 		args = append(args, "holds", holds)

@@ -12,12 +12,14 @@ import (
 
 // MultiLock is several locks that are taken as one: all of them, or none. See Multi.
 // The zero MultiLock is not usable: its methods return ErrInvalid.
-type MultiLock struct{ all *multi }
+type MultiLock struct{ all *several }
 
-type multi struct {
-	locks []Mutex
-	err   error  // they cannot be taken as one
-	name  string // of the lock because of which
+// several is some locks that are taken as one: those of a MultiLock or of a QuorumLock.
+type several struct {
+	locks  []Mutex
+	order  []int // of a QuorumLock: see RedLock; nil: all of the locks are needed
+	err    error // they cannot be taken as one
+	failed Mutex // because of this one; the first, if there is one, if not because of any
 }
 
 // maxLocks bounds the locks of a MultiLock.
@@ -41,7 +43,7 @@ const maxLocks = 10_000
 // Otherwise the first call that needs them returns ErrInvalid. That two names on two engines
 // are the same lock cannot be known; such a Lock never succeeds.
 func Multi(locks ...Mutex) MultiLock {
-	m := &multi{locks: slices.Clone(locks)}
+	m := newSeveral(locks)
 	seen := make(map[multiKey]string, len(locks))
 	switch {
 	case len(locks) == 0:
@@ -71,10 +73,18 @@ func Multi(locks ...Mutex) MultiLock {
 			m.err = lockerr.Invalid("a MultiLock of %q and %q, which are one lock by the NameMapper", lockerr.Shorten(before), lockerr.Shorten(one.name))
 		}
 		if m.err != nil {
-			m.name = one.name
+			m.failed = one
 		}
 	}
 	return MultiLock{m}
+}
+
+func newSeveral(locks []Mutex) *several {
+	all := &several{locks: slices.Clone(locks)}
+	if len(locks) > 0 {
+		all.failed = locks[0]
+	}
+	return all
 }
 
 // Many returns the locks of those names as one, each of them a Mutex; see Multi, also for other
@@ -108,124 +118,132 @@ func (l MultiLock) Name() string {
 //
 // A lock that ctx carries is re-entered; see Hold.Context.
 func (l MultiLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.acquire(ctx, opts, false)
+	return l.all.acquire(ctx, opts, false)
 }
 
 // TryLock asks once for all the locks and never waits for one. If somebody else
 // holds one of them, the error Is ErrHeld and names it.
 func (l MultiLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.acquire(ctx, opts, true)
+	return l.all.acquire(ctx, opts, true)
 }
 
 // LockAsync is Lock without the waiting: it never blocks.
 func (l MultiLock) LockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
-	return l.acquireAsync(ctx, opts, false)
+	return l.all.acquireAsync(ctx, opts, false)
 }
 
 // TryLockAsync is TryLock without waiting for the servers' answers.
 func (l MultiLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
-	return l.acquireAsync(ctx, opts, true)
+	return l.all.acquireAsync(ctx, opts, true)
 }
 
-func (l MultiLock) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
-	if !l.engine().isObserved() {
-		return l.await(ctx, opts, once, nil)
+func (all *several) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
+	if !all.engine().isObserved() {
+		return all.wait(ctx, opts, once, nil)
 	}
-	return l.acquireObserved(ctx, opts, once)
+	return all.acquireObserved(ctx, opts, once)
 }
 
-func (l MultiLock) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
-	ctx, seen := l.engine().observe(ctx, Acquisition{Kind: kindMulti, Name: l.Name(), Try: once}, false)
+func (all *several) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
+	ctx, seen := all.engine().observe(ctx, all.acquisition(once), false)
 	defer finishSync(seen, &h, &err, dropHold)
-	return l.await(ctx, opts, once, seen)
+	return all.wait(ctx, opts, once, seen)
 }
 
-func (l MultiLock) await(ctx context.Context, opts []Option, once bool, seen *observation) (*Hold, error) {
+func (all *several) wait(ctx context.Context, opts []Option, once bool, seen *observation) (*Hold, error) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
 	}
-	g, err := l.begin(ctx, opts, once, false, seen)
+	op, fut, err := all.begin(ctx, opts, once, false, seen)
 	if err != nil {
 		return nil, err
 	}
-	return g.wait(ctx, done)
+	op.await(ctx, done, fut.Done(), fut.Abandon)
+	return fut.Result()
 }
 
-func (l MultiLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
+func (all *several) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
 	var seen *observation
-	if e := l.engine(); e.isObserved() {
-		ctx, seen = e.observe(ctx, Acquisition{Kind: kindMulti, Name: l.Name(), Try: once}, true)
+	if e := all.engine(); e.isObserved() {
+		ctx, seen = e.observe(ctx, all.acquisition(once), true)
 	}
-	g, err := l.begin(ctx, opts, once, true, seen)
+	_, fut, err := all.begin(ctx, opts, once, true, seen)
 	if err != nil {
 		seen.finish(err)
-		return failedFuture[*Hold](l.engine(), err)
+		return failedFuture[*Hold](all.engine(), err)
 	}
-	return &g.fut
+	return fut
 }
 
 // engine is that of the first lock, nil if there is none.
-func (l MultiLock) engine() *Engine {
-	if l.all == nil || len(l.all.locks) == 0 {
+func (all *several) engine() *Engine {
+	if all == nil || len(all.locks) == 0 {
 		return nil
 	}
-	return l.all.locks[0].home
+	return all.locks[0].home
 }
 
-// begin checks everything that can be known before anything is sent.
-func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool, seen *observation) (*multiLockAcquisition, error) {
-	o, parents, failed, err := l.check(ctx, opts, once)
-	if err != nil {
-		return nil, failed.failEarly(err)
+// acquisition is what an Observer is told of it.
+func (all *several) acquisition(once bool) Acquisition {
+	if all.order != nil {
+		return Acquisition{Kind: kindRedLock, Name: all.locks[0].name, Try: once}
 	}
-	return startMultiLockAcquisition(ctx, l.all.locks, o, parents, once, async, seen), nil
+	return Acquisition{Kind: kindMulti, Name: nameOf(all.locks), Try: once}
+}
+
+// begin checks everything that can be known before anything is sent, and then begins to ask.
+func (all *several) begin(ctx context.Context, opts []Option, once, async bool, seen *observation) (*pendingOp, *Future[*Hold], error) {
+	if all == nil {
+		return nil, nil, notAcquired("", lockerr.Invalid("the zero MultiLock or the zero QuorumLock: get one from Multi, Engine.Many or RedLock"))
+	}
+	o, held, parents, failed, err := all.check(ctx, opts, once)
+	if err != nil {
+		return nil, nil, failed.failEarly(err)
+	}
+	if all.order != nil {
+		q, fut := startRedLockAcquisition(ctx, all, o, held, parents, once, async, seen)
+		return &q.pendingOp, fut, nil
+	}
+	g := startMultiLockAcquisition(ctx, all.locks, o, parents, once, async, seen)
+	return &g.pendingOp, &g.fut, nil
 }
 
 // check is begin without the beginning. If it fails it names the lock because of which.
-func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o options, parents []*lockHold, failed Mutex, err error) {
-	if l.all == nil {
-		return o, nil, failed, lockerr.Invalid("the zero MultiLock: get one from Multi or Engine.Many")
-	}
-	locks := l.all.locks
-	if len(locks) > 0 {
-		failed = locks[0]
-	}
+func (all *several) check(ctx context.Context, opts []Option, once bool) (o options, held *heldContext, parents []*lockHold, failed Mutex, err error) {
 	switch {
-	case l.all.err != nil:
-		i := slices.IndexFunc(locks, func(m Mutex) bool { return m.name == l.all.name })
-		if failed = (Mutex{name: l.all.name}); i >= 0 {
-			failed = locks[i]
-		}
-		return o, nil, failed, l.all.err
+	case all.err != nil:
+		return o, nil, nil, all.failed, all.err
 	case ctx == nil:
-		return o, nil, failed, lockerr.ErrNoContext
+		return o, nil, nil, all.failed, lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return o, nil, failed, ctxwatch.CancelOf(ctx).NotAskedErr()
+		return o, nil, nil, all.failed, ctxwatch.CancelOf(ctx).NotAskedErr()
 	}
 	var last *Engine
-	parents = make([]*lockHold, len(locks))
-	held := heldIn(ctx)
-	for i, m := range locks {
+	held, parents = heldIn(ctx), make([]*lockHold, len(all.locks))
+	for i, m := range all.locks {
 		e := m.home
 		if e != last { // its margin may be another
 			if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
-				return o, nil, m, err
+				return o, nil, nil, m, err
 			}
 			last = e
 		}
+		if all.order != nil && o.leaseGiven && o.lease <= drift(o.lease) {
+			return o, nil, nil, m, lockerr.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
+		}
 		parents[i] = held.carried(e, m.key)
 		if err := m.reenters(parents[i], o); err != nil {
-			return o, nil, m, err
+			return o, nil, nil, m, err
 		}
 	}
 	if o.minGiven {
-		return o, nil, failed, lockerr.Invalid("MinHold does not go with several locks: one that is given back would stay taken")
+		return o, nil, nil, all.failed, lockerr.Invalid("MinHold does not go with several locks: one that is given back would stay taken")
 	}
-	if len(locks) > 0 {
-		o.origin = locks[0].home.originOf(held)
+	if e := all.engine(); e != nil {
+		o.origin = e.originOf(held)
 	}
-	return o, parents, failed, nil
+	return o, held, parents, failed, nil
 }
 
 // Do takes all the locks, runs fn and releases them; see Mutex.Do.

@@ -261,9 +261,3 @@ func (g *multiLockAcquisition) over() bool {
 func (g *multiLockAcquisition) abandon() { g.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
 
 func (g *multiLockAcquisition) drop(h *Hold) { h.h.unlockAsync(false) }
-
-// wait is the synchronous half.
-func (g *multiLockAcquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, error) {
-	g.await(ctx, done, g.fut.Done(), g.fut.Abandon)
-	return g.fut.Result()
-}

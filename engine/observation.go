@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
@@ -18,11 +19,11 @@ import (
 // Invariants:
 //
 //  1. AcquireEnd comes before HoldEnd. A hold may be lost before its Lock has returned. So while a
-//     goroutine of the caller's is in Lock, or in Unlock, an end waits for it in ended:
+//     goroutine of the caller's is in Lock, or in Unlock, it is busy, and reports the end:
 //
 //     the caller                       an event loop
 //     Lock: waits                      the grant
-//     .                                the lease is over: ended, as busy
+//     .                                the lease is over; busy, so that is all
 //     AcquireEnd
 //     no longer busy: HoldEnd
 //
@@ -36,16 +37,27 @@ type observation struct {
 	home   *Engine
 	queued bool // a future's, or a part's: no goroutine of the caller's makes the calls
 	begun  clock.Instant
+	wall   time.Time     // then
 	held   clock.Instant // when it was granted
 	end    AcquireEnd
 
+	ctx context.Context // what AcquireStart returned; of a part only the goroutine of Engine.calls has it
+
 	mu     sync.Mutex
-	ctx    context.Context // what AcquireStart returned
-	busy   bool
+	busy   bool // see 1
+	phase  phase
 	gone   clock.Instant // when the hold has ended
-	failed bool          // it was told as failed: what is granted anyway is given back, and no hold
-	ended  *HoldEnd
+	goneAs HoldEnd
 }
+
+// phase is how far the end of a hold is reported.
+type phase uint8
+
+const (
+	endsLater  phase = iota // it is held, or not granted yet
+	toReport                // by leave
+	isReported              // to the Observer, or to its queue
+)
 
 // acquisition is what an Observer is told of it.
 func (m Mutex) acquisition(opts []Option, once bool) Acquisition {
@@ -74,7 +86,7 @@ func (e *Engine) isObserved() bool { return e != nil && e.observer != nil }
 // observe tells the Observer that an acquisition begins, on the goroutine of its
 // caller. It returns the context to use. ctx may be nil.
 func (e *Engine) observe(ctx context.Context, a Acquisition, async bool) (context.Context, *observation) {
-	o := &observation{Acquisition: a, home: e, queued: async, begun: e.clock.Stamp(), busy: true}
+	o := &observation{Acquisition: a, home: e, queued: async, begun: e.clock.Stamp(), wall: e.clock.Wall(), busy: true}
 	if o.ctx = ctx; ctx == nil {
 		o.ctx = context.Background()
 	}
@@ -95,15 +107,13 @@ func (m Mutex) observePart(of *observation, whole string, once bool) *observatio
 	}
 	a := m.acquisition(nil, once)
 	a.PartOf = whole
-	o := &observation{Acquisition: a, home: e, queued: true, begun: e.clock.Stamp(), busy: true, ctx: context.Background()}
+	o := &observation{Acquisition: a, home: e, queued: true, begun: e.clock.Stamp(), wall: e.clock.Wall(), busy: true, ctx: context.Background()}
 	if of != nil { // the whole may be of another engine, without an Observer
-		o.ctx = of.context()
+		o.ctx = of.ctx
 	}
-	e.calls.Push(func() {
-		if next := e.observer.AcquireStart(o.context(), a); next != nil {
-			o.mu.Lock()
+	e.report(func() {
+		if next := e.observer.AcquireStart(o.ctx, a); next != nil {
 			o.ctx = next
-			o.mu.Unlock()
 		}
 	})
 	return o
@@ -114,8 +124,6 @@ func (o *observation) context() context.Context {
 	if o == nil {
 		return nil
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	return o.ctx
 }
 
@@ -131,26 +139,31 @@ func (o *observation) grantedTo(granted *lock.Hold) {
 	o.end.Owner, o.end.Token = h.owner(), h.Hold.Token()
 }
 
+// at is an instant as a time of the wall clock, which is read once: it takes as long as all the rest of an
+// event.
+func (o *observation) at(i clock.Instant) time.Time { return o.wall.Add(i.Sub(o.begun)) }
+
 // finish tells the Observer the result, which the caller gets next. o may be nil.
 func (o *observation) finish(err error) {
 	if o == nil {
 		return
 	}
-	now := o.home.clock.Stamp()
 	if o.held == 0 {
-		o.held = now
+		o.held = o.home.clock.Stamp()
 	}
-	o.end.Err, o.end.Wait, o.end.Time = err, o.held.Sub(o.begun), o.home.clock.Wall().Add(-now.Sub(o.held))
-	o.mu.Lock()
-	o.failed = err != nil
-	o.mu.Unlock()
+	o.end.Err, o.end.Wait, o.end.Time = err, o.held.Sub(o.begun), o.at(o.held)
 	defer o.leave()
-	o.call(func() {
-		ctx := o.context()
-		end := o.end
-		end.Outcome = outcomeOf(ctx, err)
-		o.home.observer.AcquireEnd(ctx, o.Acquisition, end)
-	})
+	if o.queued {
+		o.home.report(o.acquireEnd)
+	} else {
+		o.acquireEnd()
+	}
+}
+
+func (o *observation) acquireEnd() {
+	end := o.end
+	end.Outcome = outcomeOf(o.ctx, end.Err)
+	o.home.observer.AcquireEnd(o.ctx, o.Acquisition, end)
 }
 
 // finishAsync is finish for the future of a caller who does not wait.
@@ -179,26 +192,34 @@ func finishSync[T any](o *observation, granted **T, err *error, giveBack func(*T
 
 func dropHold(h *Hold) { h.h.unlockAsync(false) }
 
-// over tells that the hold has ended. o may be nil, and any lock may be held.
+// over notes that the hold has ended, and reports it unless a goroutine of the caller's will. o may be nil,
+// and any lock may be held.
 func (o *observation) over(why LostReason) {
 	if o == nil {
 		return
 	}
 	now := o.home.clock.Stamp()
-	end := &HoldEnd{
-		Reason: why, Time: o.home.clock.Wall(), Wait: o.held.Sub(o.begun), Held: now.Sub(o.held),
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.gone = now
+	o.goneAs = HoldEnd{
+		Reason: why, Time: o.at(now), Wait: o.held.Sub(o.begun), Held: now.Sub(o.held),
 		Reentry: o.end.Reentry, Owner: o.end.Owner, Token: o.end.Token,
 	}
-	o.mu.Lock()
-	o.gone = now
-	tell := !o.busy && !o.failed
-	if o.busy {
-		o.ended = end
+	o.phase = toReport
+	if !o.busy && o.reportsLocked() {
+		o.home.report(o.holdEnd)
 	}
-	o.mu.Unlock()
-	if tell {
-		o.home.calls.Push(func() { o.tellEnd(end) })
+}
+
+// reportsLocked reports whether the end of the hold is to be reported now: once, and not of what failed
+// and was granted anyway.
+func (o *observation) reportsLocked() bool {
+	if o.phase != toReport {
+		return false
 	}
+	o.phase = isReported
+	return o.end.Err == nil
 }
 
 // enter has an end of the hold wait for leave: a goroutine of the user's is in Unlock.
@@ -208,18 +229,24 @@ func (o *observation) enter() {
 	o.mu.Unlock()
 }
 
-// leave tells an end that has waited. It reports whether that was one by Unlock.
+// leave reports an end that has waited. It returns whether that was one by Unlock.
 func (o *observation) leave() (unlocked bool) {
 	o.mu.Lock()
-	end, failed := o.ended, o.failed
-	o.busy, o.ended = false, nil
+	o.busy = false
+	reports := o.reportsLocked()
 	o.mu.Unlock()
-	if end == nil || failed {
+	if !reports {
 		return false
 	}
-	o.call(func() { o.tellEnd(end) })
-	return end.Reason == 0
+	if o.queued {
+		o.home.report(o.holdEnd)
+	} else {
+		o.holdEnd()
+	}
+	return o.goneAs.Reason == 0
 }
+
+func (o *observation) holdEnd() { o.home.observer.HoldEnd(o.ctx, o.Acquisition, o.goneAs) }
 
 // unlock runs an Unlock of the user's up to when the release is sent. It reports whether that has
 // ended the hold: then released follows. If a context of the user's panics, the panic goes on.
@@ -230,43 +257,15 @@ func (o *observation) unlock(send func()) (unlocked bool) {
 	return false
 }
 
-// released tells the result of an Unlock, on the goroutine of a caller who has waited for it.
+// released reports the result of an Unlock, on the goroutine of a caller who has waited for it.
 func (o *observation) released(err error, waited bool) {
 	now := o.home.clock.Stamp()
-	o.mu.Lock()
-	end := ReleaseEnd{Err: err, Time: o.home.clock.Wall(), Took: now.Sub(o.gone)}
-	o.mu.Unlock()
-	tell := func() { o.home.observer.ReleaseEnd(o.context(), o.Acquisition, end) }
-	if waited {
-		o.call(tell)
-	} else {
-		o.home.calls.Push(tell)
-	}
-}
-
-func (o *observation) tellEnd(end *HoldEnd) {
-	o.home.observer.HoldEnd(o.context(), o.Acquisition, *end)
-}
-
-func (o *observation) call(f func()) {
-	if o.queued {
-		o.home.calls.Push(f)
+	end := ReleaseEnd{Err: err, Time: o.at(now), Took: now.Sub(o.gone)}
+	if waited && !o.queued {
+		o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end)
 		return
 	}
-	f()
-}
-
-// observe notes that several locks were granted, and has the end of the whole reported.
-func (g *group) observe(o *observation) {
-	if o == nil {
-		return
-	}
-	o.held = o.home.clock.Stamp()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.seen = o; g.ending != nil {
-		o.over(lossOf(g.ending))
-	}
+	o.home.report(func() { o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end) })
 }
 
 // unlockGroup is Unlock of several locks.
@@ -297,6 +296,19 @@ func unlockObserved(whole hold, unlockAll func(byUser bool) *groupUnlock) (u *gr
 	return u, unlocked
 }
 
+// observe notes that several locks were granted, and has the end of the whole reported.
+func (g *group) observe(o *observation) {
+	if o == nil {
+		return
+	}
+	o.held = o.home.clock.Stamp()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.seen = o; g.ending != nil {
+		o.over(lossOf(g.ending))
+	}
+}
+
 // lossOf is the reason of a hold's end.
 func lossOf(why error) LostReason {
 	if lost, ok := why.(*LostError); ok {
@@ -313,7 +325,7 @@ func (e *Engine) renewed(r watchdog.BatchResult) {
 		return
 	}
 	end := RenewEnd{Server: e.table.Client.AddrOf(uint64(r.Slot)), Holds: r.Holds, Lag: r.Lag, RTT: r.RTT, Err: r.Err}
-	e.calls.Push(func() { e.observer.RenewEnd(end) })
+	e.report(func() { e.observer.RenewEnd(end) })
 }
 
 func (e *Engine) connChanged(s resp.State) {
@@ -321,5 +333,5 @@ func (e *Engine) connChanged(s resp.State) {
 		return
 	}
 	change := ConnChange{Addr: s.Addr, Role: s.Role.String(), Lane: s.Lane, Up: s.Up, Err: s.Err}
-	e.calls.Push(func() { e.observer.ConnChange(change) })
+	e.report(func() { e.observer.ConnChange(change) })
 }

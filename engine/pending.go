@@ -37,7 +37,7 @@ type pendingOwner interface {
 	waitOver()
 }
 
-// startCounterOp arranges for what may end it; the engines are not told before list. need of the locks are
+// begin arranges for what may end it; the engines are not told before list. need of the locks are
 // enough.
 func (t *pendingOp) begin(ctx context.Context, of pendingOwner, locks []Mutex, need int, o options, async bool) {
 	t.of, t.home = of, locks[0].home

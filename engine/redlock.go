@@ -2,25 +2,20 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 )
 
 // QuorumLock is one lock on several independent servers. It is held by the owner of a
 // majority of them. See RedLock. The zero QuorumLock is not usable: its methods return ErrInvalid.
-type QuorumLock struct{ all *quorumLock }
-
-type quorumLock struct {
-	locks []Mutex
-	order []int // in which they are asked after a refusal: that of their addresses, for all processes
-	err   error // they cannot be taken as one
-}
+type QuorumLock struct{ all *several }
 
 // maxServers bounds the servers of a QuorumLock.
 const maxServers = 100
@@ -59,12 +54,13 @@ const maxServers = 100
 // that of sentinels, and the masters are different; that two addresses are the same server
 // cannot be known.
 func RedLock(locks ...Mutex) QuorumLock {
-	l := &quorumLock{locks: slices.Clone(locks), err: cannotVote(locks)}
-	if l.err == nil {
-		l.order = make([]int, len(locks))
-		for i := range locks {
-			l.order[i] = i
-		}
+	l := newSeveral(locks)
+	// They are asked in this order after a refusal: that of their addresses, for all processes.
+	l.order = make([]int, len(locks))
+	for i := range locks {
+		l.order[i] = i
+	}
+	if l.err = cannotVote(locks); l.err == nil {
 		slices.SortStableFunc(l.order, func(a, b int) int {
 			return strings.Compare(locks[a].home.serverName(), locks[b].home.serverName())
 		})
@@ -151,7 +147,7 @@ func (l QuorumLock) Name() string {
 //
 // A lock that ctx carries is re-entered; see Hold.Context.
 func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.acquire(ctx, opts, false)
+	return l.all.acquire(ctx, opts, false)
 }
 
 // TryLock is for one answer of each server, as Mutex.TryLock, and never waits for the lock. Servers that do not
@@ -161,111 +157,17 @@ func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 // gets some servers and nobody a majority. Then all are refused. If one of them must get it,
 // use Lock with a short Wait.
 func (l QuorumLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.acquire(ctx, opts, true)
+	return l.all.acquire(ctx, opts, true)
 }
 
 // LockAsync is Lock without the waiting: it never blocks.
 func (l QuorumLock) LockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
-	return l.acquireAsync(ctx, opts, false)
+	return l.all.acquireAsync(ctx, opts, false)
 }
 
 // TryLockAsync is TryLock without waiting for the servers' answers.
 func (l QuorumLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
-	return l.acquireAsync(ctx, opts, true)
-}
-
-func (l QuorumLock) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
-	if !l.engine().isObserved() {
-		return l.await(ctx, opts, once, nil)
-	}
-	return l.acquireObserved(ctx, opts, once)
-}
-
-func (l QuorumLock) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
-	ctx, seen := l.engine().observe(ctx, Acquisition{Kind: kindRedLock, Name: l.Name(), Try: once}, false)
-	defer finishSync(seen, &h, &err, dropHold)
-	return l.await(ctx, opts, once, seen)
-}
-
-func (l QuorumLock) await(ctx context.Context, opts []Option, once bool, seen *observation) (*Hold, error) {
-	var done <-chan struct{}
-	if ctx != nil {
-		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
-	}
-	q, fut, err := l.begin(ctx, opts, once, false, seen)
-	if err != nil {
-		return nil, err
-	}
-	q.await(ctx, done, fut.Done(), fut.Abandon)
-	return fut.Result()
-}
-
-func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
-	var seen *observation
-	if e := l.engine(); e.isObserved() {
-		ctx, seen = e.observe(ctx, Acquisition{Kind: kindRedLock, Name: l.Name(), Try: once}, true)
-	}
-	_, fut, err := l.begin(ctx, opts, once, true, seen)
-	if err != nil {
-		seen.finish(err)
-		return failedFuture[*Hold](l.engine(), err)
-	}
-	return fut
-}
-
-// engine is that of the first lock, nil if there is none.
-func (l QuorumLock) engine() *Engine {
-	if l.all == nil || len(l.all.locks) == 0 {
-		return nil
-	}
-	return l.all.locks[0].home
-}
-
-// begin checks everything that can be known before anything is sent.
-func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool, seen *observation) (*redLockAcquisition, *Future[*Hold], error) {
-	o, held, parents, failed, err := l.check(ctx, opts, once)
-	if err != nil {
-		return nil, nil, failed.failEarly(err)
-	}
-	q, fut := startRedLockAcquisition(ctx, l.all, o, held, parents, once, async, seen)
-	return q, fut, nil
-}
-
-// check is begin without the beginning. If it fails it names the lock because of which.
-func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o options, held *heldContext, parents []*lockHold, failed Mutex, err error) {
-	if l.all == nil {
-		return o, nil, nil, failed, lockerr.Invalid("the zero QuorumLock: get one from RedLock")
-	}
-	locks := l.all.locks
-	if len(locks) > 0 {
-		failed = locks[0]
-	}
-	switch {
-	case l.all.err != nil:
-		return o, nil, nil, failed, l.all.err
-	case ctx == nil:
-		return o, nil, nil, failed, lockerr.ErrNoContext
-	case ctx.Err() != nil:
-		return o, nil, nil, failed, ctxwatch.CancelOf(ctx).NotAskedErr()
-	}
-	held, parents = heldIn(ctx), make([]*lockHold, len(locks))
-	for i, m := range locks {
-		e := m.home
-		if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
-			return o, nil, nil, m, err
-		}
-		if o.leaseGiven && o.lease <= drift(o.lease) {
-			return o, nil, nil, m, lockerr.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
-		}
-		parents[i] = held.carried(e, m.key)
-		if err := m.reenters(parents[i], o); err != nil {
-			return o, nil, nil, m, err
-		}
-	}
-	if o.minGiven {
-		return o, nil, nil, failed, lockerr.Invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken")
-	}
-	return o, held, parents, failed, nil
+	return l.all.acquireAsync(ctx, opts, true)
 }
 
 // Do takes the lock, runs fn and releases the lock; see Mutex.Do.
@@ -283,4 +185,190 @@ func (l QuorumLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *H
 
 func quorumText(locks []Mutex) string {
 	return fmt.Sprintf("%q on %d servers", lockerr.Shorten(locks[0].name), len(locks))
+}
+
+// NotAcquired implements quorum.Port: the error of an acquisition of a RedLock that has failed.
+func (q *redLockAcquisition) NotAcquired(f quorum.Failure) error {
+	name := q.locks[0].name
+	why := &noMajority{of: len(q.locks), granted: f.Granted}
+	switch f.Is {
+	case quorum.EngineIsClosed:
+		return notAcquired(name, ErrClosed)
+	case quorum.NoAnswer:
+		why.is = lockerr.ErrEarly
+	case quorum.IsHeld:
+		why.is = ErrHeld
+	case quorum.IsUnavailable:
+		why.is = ErrUnavailable
+	case quorum.IsRefused:
+		why.is = q.textOf(f.ForGood, 0)
+	}
+	for _, one := range f.Each {
+		text := q.textOf(one, 0)
+		is := lockerr.Parts(text)
+		switch state, at := stateIn(is); state {
+		case quorum.Held:
+			text = is[at]
+		case quorum.Unavailable:
+			text = lockerr.Wrap(is[at:]...)
+		}
+		why.each = append(why.each, &serverError{q.locks[one.Server].home.serverName(), text})
+	}
+	err := notAcquired(name, why)
+	if f.Stop != nil && f.Stop.Cause != nil {
+		err = notAcquired(name, lockerr.Wrap(f.Stop.Cause, why))
+	}
+	err.TTL = f.TTL
+	return err
+}
+
+// textOf is the error of one server of several. What has ended just now has ended as last.
+func (q *redLockAcquisition) textOf(one quorum.ServerResult, last lock.Loss) error {
+	switch one.Is {
+	case quorum.Silent:
+		return lockerr.ErrSilent
+	case quorum.GivenBack:
+		return errGivenBack
+	case quorum.Cut:
+		return lockerr.ErrEarly
+	case quorum.NotGranted:
+		return errNotGranted
+	case quorum.GrantedAgain:
+		return errGrantedAgain
+	case quorum.EndedNow:
+		return lossAt(last)
+	case quorum.TooLate:
+		return endedBefore(q.locks[one.Server].name, one.Why).Err
+	case quorum.WasLost:
+		if lost, yes := one.Why.(*LostError); yes && lost.Err == nil {
+			return lossAt(lost.Reason)
+		} else if yes {
+			return lost.Err
+		}
+	}
+	return one.Why
+}
+
+// refusalOf is what the refusal of one server says.
+func refusalOf(err error) quorum.Refusal {
+	why := err.(*NotAcquiredError).Err
+	is := lockerr.Parts(why)
+	r := quorum.Refusal{
+		Why: why, Passes: passes(err),
+		Full: slices.Contains(is, ErrOverloaded), Late: slices.Contains(is, ErrGrantTooLate), Closed: slices.Contains(is, ErrClosed),
+	}
+	at := 0
+	if r.State, at = stateIn(is); r.State == quorum.Held {
+		held := is[at].(*lockerr.Held)
+		r.TTL, r.Here = held.TTL, held.Here
+	}
+	return r
+}
+
+// noMajority is why a QuorumLock was not acquired.
+type noMajority struct {
+	is      error // ErrHeld, ErrUnavailable, what a server said for good, or errEarly
+	of      int
+	granted int
+	each    []error // of servers that did not grant it
+}
+
+func (e *noMajority) Unwrap() error { return e.is }
+
+func (e *noMajority) Error() string {
+	return fmt.Sprintf("engine: granted by %d of %d servers, %d are needed: %s", e.granted, e.of, e.of/2+1, listed(e.each))
+}
+
+// serverError is an error with the server that it is about.
+type serverError struct {
+	server string
+	err    error
+}
+
+func (e *serverError) Error() string { return "engine: " + e.server + ": " + partText(e.err) }
+func (e *serverError) Unwrap() error { return e.err }
+
+// listed is the text of errors of several servers: the first few.
+func listed(each []error) string {
+	const most = 7
+	var text []string
+	for _, err := range each[:min(most, len(each))] {
+		text = append(text, partText(err))
+	}
+	if more := len(each) - most; more > 0 {
+		text = append(text, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(text, "; ")
+}
+
+// Lost implements quorum.Port: the end of a hold that has too few votes.
+func (q *redLockAcquisition) Lost(l quorum.Loss) error {
+	why := &tooFew{left: l.Left, of: len(q.locks)}
+	for _, one := range l.Each {
+		why.each = append(why.each, &serverError{q.locks[one.Server].home.serverName(), q.textOf(one, l.Last)})
+	}
+	return &LostError{Name: q.locks[0].name, Reason: LostReason(l.Last), Err: why}
+}
+
+// tooFew is why a QuorumLock was lost. It has no Unwrap: what is true of one server is not true
+// of the whole.
+type tooFew struct {
+	left, of int
+	each     []error // of the servers that are not left
+}
+
+func (e *tooFew) Error() string {
+	return fmt.Sprintf("engine: %d of %d servers are certain to have it, %d are needed: %s", e.left, e.of, e.of/2+1, listed(e.each))
+}
+
+// lossAt is the loss at one server, which is not ErrLost: the whole need not be lost.
+type lossAt LostReason
+
+func (e lossAt) Error() string { return LostReason(e).String() }
+
+var (
+	errGivenBack    = errors.New("it was granted, and given back")
+	errNotGranted   = errors.New("it was not granted there")
+	errGrantedAgain = errors.New("it was granted there again, perhaps too late")
+)
+
+// unreleased is the error of an Unlock, of those of the servers.
+func (q *redLockAcquisition) unreleased(votes []*quorum.Vote, errs []error) error {
+	before, gone := 0, 0
+	var last *LostError
+	var each, losses []error
+	for i, err := range errs {
+		server := q.locks[votes[i].Server].home.serverName()
+		switch lost, isLost := err.(*LostError); {
+		case err == nil:
+			continue
+		case isLost:
+			gone, last = gone+1, lost
+			err = lossAt(lost.Reason)
+			losses = append(losses, &serverError{server, err})
+		case isNotHeld(err):
+			before++
+		}
+		each = append(each, &serverError{server, err})
+	}
+	switch {
+	case before >= q.Majority():
+		return withName(q.locks[0].name, ErrNotHeld)
+	case len(votes)-gone < q.Majority():
+		return &LostError{Name: q.locks[0].name, Reason: last.Reason, Err: &tooFew{len(votes) - gone, len(q.locks), losses}}
+	}
+	return joined(each)
+}
+
+// stateIn reads it out of reasons of this package, with the place of what says so.
+func stateIn(is []error) (state quorum.ServerState, at int) {
+	for i, one := range is {
+		if _, yes := one.(*lockerr.Held); yes {
+			return quorum.Held, i
+		}
+		if one == ErrUnavailable {
+			return quorum.Unavailable, i
+		}
+	}
+	return quorum.Unknown, 0
 }

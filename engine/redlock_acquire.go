@@ -26,6 +26,7 @@ type redLockAcquisition struct {
 	parents []*lockHold               // the lock is re-entered under them, or asked for beside them; nil: nowhere
 	held    weak.Pointer[heldContext] // where they were found, and those that join later are
 	group   *group
+	whole   quorumHold     // what its Hold leads to
 	fut     *Future[*Hold] // until it is settled
 	seen    *observation
 	timer   taskTimer // of Machine.Due
@@ -36,8 +37,9 @@ type redLockAcquisition struct {
 }
 
 // startRedLockAcquisition starts to ask for the lock. It does not block. parents are those that held carries.
-func startRedLockAcquisition(ctx context.Context, l *quorumLock, o options, held *heldContext, parents []*lockHold, once, async bool, seen *observation) (*redLockAcquisition, *Future[*Hold]) {
+func startRedLockAcquisition(ctx context.Context, l *several, o options, held *heldContext, parents []*lockHold, once, async bool, seen *observation) (*redLockAcquisition, *Future[*Hold]) {
 	q := &redLockAcquisition{locks: l.locks, opts: o, group: newGroup(1), seen: seen}
+	q.whole = quorumHold{q.group, q}
 	cfg := quorum.Config{Order: l.order, Once: once}
 	if o.lease == 0 {
 		cfg.Renewal = l.locks[0].home.cfg.Lease / 3
@@ -150,7 +152,7 @@ func (q *redLockAcquisition) settle(do *quorum.Ready) {
 	}
 	q.seen.finishAsync(do.Failed)
 	if do.Won {
-		fut.resolve(q.group.newHold(quorumHold{q}, q.opts.lease == 0), nil)
+		fut.resolve(q.group.newHold(&q.whole, q.opts.lease == 0), nil)
 	} else {
 		fut.resolve(nil, do.Failed)
 	}

@@ -98,7 +98,7 @@ func (e *Engine) Stats() Stats {
 	var w wheel.Stats = e.table.Timers.Stats()
 	s.Redirects = c.Redirects
 	s.WheelRebuilds = w.Rebuilds.Total()
-	s.EventsDropped = e.calls.Dropped()
+	s.EventsDropped = e.eventsDropped.Load()
 	return s
 }
 

@@ -169,7 +169,7 @@ func (b *bubbleNet) serve(addr string, conn net.Conn) {
 		default:
 			reply = "+OK\r\n"
 		}
-		time.Sleep(s.lag)
+		time.Sleep(s.lag) // virtual time: so long the server takes
 		if _, err := conn.Write([]byte(reply)); err != nil {
 			return
 		}
@@ -202,7 +202,7 @@ func within(t *testing.T, limit time.Duration, what string, cond func() bool) ti
 		case took > limit:
 			t.Fatalf("not within %v: %s", limit, what)
 		}
-		time.Sleep(max(5*time.Millisecond, limit/500))
+		time.Sleep(max(5*time.Millisecond, limit/500)) // virtual time: a poll, bounded above
 	}
 }
 
@@ -210,7 +210,7 @@ func within(t *testing.T, limit time.Duration, what string, cond func() bool) ti
 func stays(t *testing.T, c *Client, addr string, d time.Duration) {
 	t.Helper()
 	for range d / (100 * time.Millisecond) {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // virtual time: nothing may happen for d
 		if got := c.AddrOf(0); got != addr {
 			t.Fatalf("%s serves, and not %s", got, addr)
 		}

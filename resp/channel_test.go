@@ -135,11 +135,11 @@ func TestChannel_Forbidden_IsRefusedAlone(t *testing.T) {
 	bad.Await(t, Subscribed)
 }
 
-func TestChannel_ConnectionKilled_TenThousandComeBack(t *testing.T) {
+func TestChannel_ConnectionKilled_ThousandsComeBack(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		s := redistest.Start(t)
-		const n = 10_000
+		const n = 3_000
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
 		var all requesttest.EventCounter

@@ -32,7 +32,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 		if start.Elapsed() > clientPatience {
 			t.Fatalf("never: %s", what)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a poll, bounded above
 	}
 }
 

@@ -40,7 +40,7 @@ func TestTimersAtEveryBorderAgreeWithAModel(t *testing.T) {
 	t.Parallel()
 	rounds := 6_000
 	if testing.Short() || raceEnabled {
-		rounds = 2_000
+		rounds = 300
 	}
 	for name, fault := range map[string]labFault{
 		"sound": sound, "never fires": mute, "hangs": hung, "fires at once": eager, "fires twice": double, "fires late": late,

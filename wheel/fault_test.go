@@ -326,7 +326,7 @@ func TestNoOverflowWheelIsBuilt(t *testing.T) {
 		p := (*unsafe.Pointer)(unsafe.Pointer(reflect.ValueOf(tw).Elem().FieldByName("overflowWheel").UnsafeAddr()))
 		return atomic.LoadPointer(p) != nil
 	}
-	for start := time.Now(); time.Since(start) < 1500*time.Millisecond; time.Sleep(time.Millisecond) {
+	for start := time.Now(); time.Since(start) < 1500*time.Millisecond; time.Sleep(time.Millisecond) { // for that long nothing may happen
 		for range 5 {
 			newProbe().scheduleIn(w, upTo(rng, []time.Duration{time.Second, 2 * hop, 24 * time.Hour}[rng.IntN(3)]))
 		}

@@ -39,7 +39,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 		if tries < 100 {
 			runtime.Gosched()
 		} else {
-			time.Sleep(200 * time.Microsecond)
+			time.Sleep(200 * time.Microsecond) // a poll, bounded above
 		}
 	}
 }

@@ -71,7 +71,7 @@ func TestAFullSlotIsOneLibraryTimerAndFewWorkers(t *testing.T) {
 	t.Parallel()
 	n := 1_000_000
 	if testing.Short() || raceEnabled {
-		n = 100_000
+		n = 30_000
 	}
 	lib := new(lab)
 	const workers = 3

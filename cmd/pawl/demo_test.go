@@ -81,7 +81,7 @@ func TestDemoWritesProfilesOfEveryProcess(t *testing.T) {
 func TestInterruptedDemoTakesItsWorkersAlong(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("no signals")
+		t.Skip("Windows has no signals that one process sends another")
 	}
 	s := redistest.Start(t)
 	v := start(t, nil, "demo", "--addr", s.URL(), "--increments", "100000")
@@ -102,7 +102,7 @@ func TestInterruptedDemoTakesItsWorkersAlong(t *testing.T) {
 func TestADemoGoesOnWhenAConnectionBreaks(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("no signals")
+		t.Skip("Windows has no signals that one process sends another")
 	}
 	v := prepare(t, nil, "demo", "--increments", "20", "--lease", "1s")
 	v.cmd.Stdout = nil
@@ -149,7 +149,7 @@ func TestADemoThatCannotBeShownIsAnError(t *testing.T) {
 func TestADemoThatEndsEarlyLeavesNoCounterForEver(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("no signals")
+		t.Skip("Windows has no signals that one process sends another")
 	}
 	s := redistest.Start(t)
 	counters := func() (names []string) {
@@ -196,7 +196,7 @@ func TestADemoThatEndsEarlyLeavesNoCounterForEver(t *testing.T) {
 func TestADemoThatIsGivenUpLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("no signals")
+		t.Skip("Windows has no signals that one process sends another")
 	}
 	s := redistest.Start(t)
 	v := prepare(t, nil, "demo", "--addr", s.URL(), "--lease", "30s", "--increments", "10")

@@ -275,15 +275,20 @@ func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) ([]*engine
 }
 
 // servers are those of --quorum, or the one.
-func (f *execFlags) servers() ([]engine.Config, error) {
+func (f *execFlags) servers() (all []engine.Config, err error) {
 	if len(f.quorum) > 0 {
-		return f.server.Quorum(f.quorum)
+		all, err = f.server.Quorum(f.quorum)
+	} else {
+		all = make([]engine.Config, 1)
+		all[0], err = f.server.Config()
 	}
-	cfg, err := f.server.Config()
 	if err != nil {
 		return nil, err
 	}
-	return []engine.Config{cfg}, nil
+	for i := range all {
+		all[i].Service = "pawl exec" // as others see it: pawl inspect
+	}
+	return all, nil
 }
 
 // outcome translates what Run returned.

@@ -209,19 +209,23 @@ type process struct {
 
 // members returns the processes of the session that the job's first process leads.
 func (j *job) members() (all []process) {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		stat, _ := os.ReadFile(path)
-		pid, _, _ := strings.Cut(string(stat), " ")
-		_, after, _ := strings.Cut(string(stat), ") ") // state, parent, group, session
-		fields := strings.Fields(after)
-		if len(fields) < 4 || fields[3] != fmt.Sprint(j.v.cmd.Process.Pid) {
+	entries, _ := os.ReadDir("/proc")
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
 			continue
 		}
-		args, _ := os.ReadFile(filepath.Dir(path) + "/cmdline")
-		p := process{args: strings.Split(string(args), "\x00")}
-		p.pid, _ = strconv.Atoi(pid)
-		p.parent, _ = strconv.Atoi(fields[1])
+		// The files of /proc are slow, and most processes are not ours.
+		if session, err := unix.Getsid(pid); err != nil || session != j.v.cmd.Process.Pid {
+			continue
+		}
+		stat, _ := os.ReadFile("/proc/" + entry.Name() + "/stat")
+		_, after, _ := strings.Cut(string(stat), ") ") // state, parent
+		args, _ := os.ReadFile("/proc/" + entry.Name() + "/cmdline")
+		p := process{pid: pid, args: strings.Split(string(args), "\x00")}
+		if fields := strings.Fields(after); len(fields) > 1 {
+			p.parent, _ = strconv.Atoi(fields[1])
+		}
 		all = append(all, p)
 	}
 	return all
@@ -246,7 +250,7 @@ func (j *job) awaitWork() {
 // rests reports whether the command does nothing for a while.
 func (j *job) rests() bool {
 	for from, n := j.beats(), 0; n < 10; n++ {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // ten times: nothing may happen for that long
 		if j.beats() > from {
 			return false
 		}

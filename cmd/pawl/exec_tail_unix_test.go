@@ -75,7 +75,7 @@ func TestExecHeedsASignalAtOnceWhileADeadServerKeepsItWaiting(t *testing.T) {
 	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
 	s.Stop()
 	for time.Now().Before(over) {
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // the lease itself must pass
 	}
 	began := cputime.Now()
 	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
-	"github.com/pawl-lock/pawl/internal/keyview"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -54,7 +53,7 @@ also there in base64, as name_base64 or id_base64.`,
 	format := cmd.Flags().String("format", "text", "text, json or jsonl")
 	quiet := cmd.Flags().BoolP("quiet", "q", false, "print nothing; exit code 0: held, 1: free")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		print, known := map[string]func(io.Writer, []*keyview.View) error{"text": printText, "json": printJSON, "jsonl": printJSONLines}[*format]
+		print, known := map[string]func(io.Writer, []*engine.LockInfo) error{"text": printText, "json": printJSON, "jsonl": printJSONLines}[*format]
 		if !known {
 			return exit.Usagef(cmd, "--format %q must be text, json or jsonl", *format)
 		}
@@ -63,7 +62,7 @@ also there in base64, as name_base64 or id_base64.`,
 		}
 		seen, err := lookAt(cmd, server, args)
 		switch {
-		case *quiet && slices.ContainsFunc(seen, (*keyview.View).Held):
+		case *quiet && slices.ContainsFunc(seen, held):
 			return nil
 		case err != nil && (*quiet || *format == "json"):
 			return err
@@ -76,10 +75,10 @@ also there in base64, as name_base64 or id_base64.`,
 }
 
 // lookAt looks at all names. It returns those that it could look at, and why it could not at others.
-func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*keyview.View, err error) {
-	err = withViewer(cmd, server, names, func(_ *engine.Engine, viewer *keyview.Viewer) error {
+func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*engine.LockInfo, err error) {
+	err = withServer(cmd, server, names, func(eng *engine.Engine) error {
 		for _, name := range names {
-			s, failed := viewer.At(cmd.Context(), name)
+			s, failed := eng.Inspect(cmd.Context(), name)
 			switch {
 			case errors.Is(failed, engine.ErrUnavailable):
 				return failed
@@ -94,34 +93,32 @@ func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*key
 	return all, err
 }
 
-// withViewer connects to the servers of some names, and closes what f is given after f.
-func withViewer(cmd *cobra.Command, server *target.Flag, names []string, f func(*engine.Engine, *keyview.Viewer) error) error {
+// withServer connects to the servers of some names. It asks no other engine.
+func withServer(cmd *cobra.Command, server *target.Flag, names []string, f func(*engine.Engine) error) error {
 	cfg, err := server.Config()
 	if err != nil {
 		return err
 	}
 	cfg.Logger = newReports(func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "pawl: "+format+"\n", args...) }, isTerminal(cmd.ErrOrStderr()))
-	ctx := resp.ForNames(cmd.Context(), names...)
-	eng, err := server.Connect(ctx, cfg, target.Patience{})
+	cfg.NoInspect = true
+	eng, err := server.Connect(resp.ForNames(cmd.Context(), names...), cfg, target.Patience{})
 	if err != nil {
 		return err
 	}
 	defer eng.Close() // waits until all that it reports is said
-	viewer, err := keyview.Open(ctx, cfg, eng)
-	if err != nil {
-		return err
-	}
-	defer viewer.Close()
-	return f(eng, viewer)
+	return f(eng)
 }
 
+// held reports whether anybody holds it: of permits, one of them.
+func held(s *engine.LockInfo) bool { return len(s.Holders) > 0 }
+
 // quietly answers with the exit code if nothing is held.
-func quietly(seen []*keyview.View) error {
+func quietly(seen []*engine.LockInfo) error {
 	for _, s := range seen {
 		switch {
-		case s.Kind == keyview.Count && s.Hidden != nil:
+		case s.Kind == "count" && s.Hidden != nil:
 			return hiddenPermits(s)
-		case s.Kind == keyview.Count:
+		case s.Kind == "count":
 			return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch: the server does not say whether anybody holds some of it", execlock.Shown(s.Name))}
 		}
 	}
@@ -129,6 +126,6 @@ func quietly(seen []*keyview.View) error {
 }
 
 // hiddenPermits is the error of a count that may be that of permits.
-func hiddenPermits(s *keyview.View) error {
+func hiddenPermits(s *engine.LockInfo) error {
 	return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, and this user may not see whether permits are taken: %s; see the ACL rules in docs/operations.md", execlock.Shown(s.Name), execlock.Shown(s.Hidden.Error()))}
 }

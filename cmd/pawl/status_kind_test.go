@@ -14,7 +14,6 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/cputime"
-	"github.com/pawl-lock/pawl/internal/keyview"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -286,17 +285,14 @@ func TestForcedUnlockWakesAFairWaiterThatCameAfterTheLook(t *testing.T) {
 	s, _ := server(t)
 	e, other := openEngine(t, s.URL()), openEngine(t, s.URL())
 	must(e.FairMutex("fair").TryLock(t.Context()))(t)
-	cfg, err := engine.ParseURL(s.URL())
-	viewer := must(keyview.Open(t.Context(), cfg, e))(t)
-	defer viewer.Close()
-	seen := must(viewer.At(t.Context(), "fair"))(t)
-	if err != nil || seen.Kind != keyview.Mutex {
-		t.Fatal(seen.Kind, err)
+	seen := must(e.Inspect(t.Context(), "fair"))(t)
+	if seen.Kind != "mutex" {
+		t.Fatal(seen.Kind)
 	}
 	waiter := queue(t, s, other, "fair", 1)[0]
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) >= 1 })
+	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS", "*{fair}*").([]any)) >= 1 })
 	removed, err := forceUnlock(t.Context(), e, seen, "")
-	if err := errors.Join(err, wakeQueue(t.Context(), e, viewer, seen)); removed != 1 || err != nil {
+	if err := errors.Join(err, wakeQueue(t.Context(), e, seen)); removed != 1 || err != nil {
 		t.Fatal(removed, err)
 	}
 	within, cancel := cputime.WithTimeout(t.Context(), patience/6) // of a lease of 30 s

@@ -5,11 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/keyview"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -51,13 +49,12 @@ func TestUnlockLooksForAFairQueueOnlyIfThereMayBeOne(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	e := openEngine(t, s.URL())
-	cfg := must(engine.ParseURL(s.URL()))(t)
-	cfg.CommandTimeout = 50 * time.Millisecond
-	viewer := must(keyview.Open(t.Context(), cfg, e))(t)
-	viewer.Close()
-	for kind, asks := range map[keyview.Kind]bool{keyview.Mutex: true, keyview.Fenced: true, keyview.Fair: false, keyview.RW: false} {
-		seen := &keyview.View{Name: "a", Kind: kind, State: engine.State{Holders: []engine.Holder{{ID: "somebody:1", Count: 1}}}}
-		if err := wakeQueue(t.Context(), e, viewer, seen); (err != nil) != asks {
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for kind, asks := range map[string]bool{"mutex": true, "fenced": true, "fair": false, "read-write": false} {
+		seen := &engine.LockInfo{Name: "a", Kind: kind, Holders: []engine.HolderInfo{{Holder: engine.Holder{ID: "somebody:1", Count: 1}}}}
+		if err := wakeQueue(t.Context(), e, seen); (err != nil) != asks {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

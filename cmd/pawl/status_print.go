@@ -9,11 +9,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
-	"github.com/pawl-lock/pawl/internal/keyview"
 )
 
-func printText(w io.Writer, seen []*keyview.View) error {
+func printText(w io.Writer, seen []*engine.LockInfo) error {
 	text := ""
 	for _, s := range seen {
 		text += textOf(s)
@@ -23,25 +23,26 @@ func printText(w io.Writer, seen []*keyview.View) error {
 }
 
 // textOf is a line for the name, and one for everything that belongs to it.
-func textOf(s *keyview.View) string {
+func textOf(s *engine.LockInfo) string {
 	var text strings.Builder
 	name := execlock.Shown(s.Name)
 	line := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
 	switch {
-	case s.Kind == keyview.Count:
+	case s.Kind == "count":
 		line("%s: a count of %d: permits of a semaphore that are to be had, or what a latch waits for", name, s.Count)
-	case s.Kind == keyview.Permits:
-		line("%s: a semaphore, permits to be had: %d, taken: %d", name, s.Available, len(s.Taken))
+	case s.Kind == "permits":
+		line("%s: a semaphore, permits to be had: %d, taken: %d", name, s.Available, len(s.Holders))
 	case s.Locked:
 		line("%s: locked (%s), %s", name, modeText(s), leaseText(s.TTL))
 	default:
 		line("%s: free", name)
 	}
 	for _, h := range s.Holders {
-		line("  holder %s, count %d", execlock.Shown(h.ID), h.Count)
-	}
-	for _, p := range s.Taken {
-		line("  permit %s, %s", p.ID, leaseText(p.TTL))
+		if s.Kind == "permits" {
+			line("  permit %s, %s", h.ID, leaseText(h.TTL))
+		} else {
+			line("  holder %s, count %d", execlock.Shown(h.ID), h.Count)
+		}
 	}
 	if s.Queue > 0 {
 		line("  a fair lock, waiting in its queue: %d", s.Queue)
@@ -56,10 +57,10 @@ func textOf(s *keyview.View) string {
 }
 
 // modeText is how a lock is held.
-func modeText(s *keyview.View) string {
+func modeText(s *engine.LockInfo) string {
 	readers := readersOf(s)
 	switch {
-	case s.Kind != keyview.RW || readers == 0:
+	case s.Kind != "read-write" || readers == 0:
 		return execlock.Shown(s.Mode)
 	case s.Mode == "read":
 		return fmt.Sprintf("read by %d", readers)
@@ -68,7 +69,7 @@ func modeText(s *keyview.View) string {
 }
 
 // readersOf counts the readers of a read-write lock. A negative number is nobody's.
-func readersOf(s *keyview.View) (n int) {
+func readersOf(s *engine.LockInfo) (n int) {
 	for _, h := range s.Holders {
 		if !strings.HasSuffix(h.ID, ":write") && !strings.Contains(h.ID, ":-") {
 			n++
@@ -88,7 +89,7 @@ func leaseText(ttl time.Duration) string {
 type seenJSON struct {
 	Name      string       `json:"name"`
 	NameBytes []byte       `json:"name_base64,omitempty"` // of a name that is not UTF-8, of which Name has only a part
-	Kind      keyview.Kind `json:"kind"`
+	Kind      string       `json:"kind"`
 	Locked    *bool        `json:"locked"` // null: not known
 	Mode      string       `json:"mode"`
 	TTL       *int64       `json:"ttl_ms"` // null: no expiry, or not known
@@ -108,20 +109,21 @@ type holderJSON struct {
 	TTL   *int64 `json:"ttl_ms,omitempty"` // of a permit; the holders of a lock share one
 }
 
-func jsonOf(s *keyview.View) seenJSON {
-	held := s.Held()
+func jsonOf(s *engine.LockInfo) seenJSON {
+	held := held(s)
 	j := seenJSON{Name: s.Name, NameBytes: notText(s.Name), Kind: s.Kind, Locked: &held, Mode: s.Mode, TTL: millis(s.TTL), Holders: []holderJSON{}}
 	for _, h := range s.Holders {
-		j.Holders = append(j.Holders, holderJSON{ID: h.ID, Bytes: notText(h.ID), Count: h.Count})
-	}
-	for _, p := range s.Taken {
-		j.Holders = append(j.Holders, holderJSON{ID: p.ID, Count: 1, TTL: millis(p.TTL)})
+		one := holderJSON{ID: h.ID, Bytes: notText(h.ID), Count: h.Count}
+		if s.Kind == "permits" {
+			one.TTL = millis(h.TTL)
+		}
+		j.Holders = append(j.Holders, one)
 	}
 	switch s.Kind {
-	case keyview.Count:
+	case "count":
 		j.Locked, j.TTL, j.Count = nil, nil, &s.Count
-	case keyview.Permits:
-		taken := len(s.Taken)
+	case "permits":
+		taken := len(s.Holders)
 		j.TTL, j.Available, j.Taken = nil, &s.Available, &taken
 	}
 	if s.Queue > 0 {
@@ -154,7 +156,7 @@ func millis(d time.Duration) *int64 {
 }
 
 // printJSON prints one object for one name, an array for several.
-func printJSON(w io.Writer, seen []*keyview.View) error {
+func printJSON(w io.Writer, seen []*engine.LockInfo) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	if len(seen) == 1 {
@@ -168,7 +170,7 @@ func printJSON(w io.Writer, seen []*keyview.View) error {
 }
 
 // printJSONLines prints one object a line, for any number of names.
-func printJSONLines(w io.Writer, seen []*keyview.View) error {
+func printJSONLines(w io.Writer, seen []*engine.LockInfo) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	for _, s := range seen {

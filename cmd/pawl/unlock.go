@@ -12,7 +12,6 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
-	"github.com/pawl-lock/pawl/internal/keyview"
 )
 
 func newUnlockCommand() *cobra.Command {
@@ -49,8 +48,8 @@ The exit code is 1 if there was nothing to remove.`,
 			return exit.Usagef(cmd, "--if-holder is empty: give the id that \"pawl status\" shows")
 		}
 		name := args[0]
-		return withViewer(cmd, server, args, func(eng *engine.Engine, viewer *keyview.Viewer) error {
-			s, err := viewer.At(cmd.Context(), name)
+		return withServer(cmd, server, args, func(eng *engine.Engine) error {
+			s, err := eng.Inspect(cmd.Context(), name)
 			if err != nil {
 				return err
 			}
@@ -58,12 +57,12 @@ The exit code is 1 if there was nothing to remove.`,
 			switch {
 			case err != nil:
 				return err
-			case removed > 0 && s.Kind == keyview.Permits:
+			case removed > 0 && s.Kind == "permits":
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: permits given back: %d\n", execlock.Shown(name), removed)
 				return nil
 			case removed > 0:
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: removed\n", execlock.Shown(name))
-				if err := wakeQueue(cmd.Context(), eng, viewer, s); err != nil {
+				if err := wakeQueue(cmd.Context(), eng, s); err != nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "pawl: if %s is a fair lock, its queue was not told, and goes on when the lease would have ended: %s\n", execlock.Shown(name), execlock.Shown(exit.Text(err)))
 				}
 				return nil
@@ -75,11 +74,11 @@ The exit code is 1 if there was nothing to remove.`,
 }
 
 // nothingRemoved says why.
-func nothingRemoved(s *keyview.View, holder string) error {
+func nothingRemoved(s *engine.LockInfo, holder string) error {
 	switch {
 	case holder != "":
 		return fmt.Errorf("%s is not held by %s (any more): nothing was removed", execlock.Shown(s.Name), execlock.Shown(holder))
-	case s.Held():
+	case held(s):
 		return fmt.Errorf("%s has changed hands, or is free by now: nothing was removed", execlock.Shown(s.Name))
 	}
 	return fmt.Errorf("%s is free: there was nothing to remove", execlock.Shown(s.Name))
@@ -90,35 +89,35 @@ const nobody = "nobody"
 
 // forceUnlock takes a lock away as its kind wants it, from that holder or, without one, from all.
 // It returns how many locks or permits were.
-func forceUnlock(ctx context.Context, eng *engine.Engine, s *keyview.View, holder string) (removed int, err error) {
+func forceUnlock(ctx context.Context, eng *engine.Engine, s *engine.LockInfo, holder string) (removed int, err error) {
 	var ids []string
 	var locks []engine.Mutex
 	switch s.Kind {
-	case keyview.Nothing: // who takes it from now on is not the one that is meant
+	case "": // who takes it from now on is not the one that is meant
 		return 0, nil
-	case keyview.Fenced:
+	case "fenced":
 		if !s.Locked {
 			return 0, nil
 		}
 		locks = []engine.Mutex{eng.Mutex(s.Name)}
-	case keyview.Count:
+	case "count":
 		if s.Hidden != nil {
 			return 0, hiddenPermits(s)
 		}
 		return 0, &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch, which nobody holds: there is nothing to take away; services give permits back with AddPermits, and open a latch with CountDown", execlock.Shown(s.Name))}
-	case keyview.Permits:
-		for _, p := range s.Taken {
+	case "permits":
+		for _, p := range s.Holders {
 			if holder == "" || strings.EqualFold(holder, p.ID) {
 				ids = append(ids, p.ID)
 			}
 		}
-	case keyview.RW: // a writer that gets it from its readers, or the other way round, is not the one that is meant
+	case "read-write": // a writer that gets it from its readers, or the other way round, is not the one that is meant
 		half := eng.RWMutex(s.Name).Reader()
 		if holder == "" && s.Mode == "write" || strings.HasSuffix(holder, ":write") {
 			half = eng.RWMutex(s.Name).Writer()
 		}
 		locks = []engine.Mutex{half}
-	case keyview.Fair:
+	case "fair":
 		locks = []engine.Mutex{eng.FairMutex(s.Name)}
 		if !s.Locked { // whoever is next is woken
 			holder = nobody
@@ -147,14 +146,14 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *keyview.View, holde
 
 // wakeQueue wakes the first of the queue of a lock that looked like any other, and was taken away as
 // such, because nobody waited yet when it was looked at. The other kinds are what they looked like.
-func wakeQueue(ctx context.Context, eng *engine.Engine, viewer *keyview.Viewer, s *keyview.View) error {
-	if s.Kind != keyview.Mutex && s.Kind != keyview.Fenced {
+func wakeQueue(ctx context.Context, eng *engine.Engine, s *engine.LockInfo) error {
+	if s.Kind != "mutex" && s.Kind != "fenced" {
 		return nil
 	}
 	if s.QueueHidden != nil || len(s.Holders) == 0 {
 		return s.QueueHidden // this user may not see it
 	}
-	now, err := viewer.At(ctx, s.Name)
+	now, err := eng.Inspect(ctx, s.Name)
 	if err != nil || now.Queue == 0 {
 		return err
 	}

@@ -5,24 +5,14 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/keyview"
 )
-
-// viewerAt has an engine and a looker of its own at a server.
-func viewerAt(t *testing.T, url string) (*engine.Engine, *keyview.Viewer) {
-	t.Helper()
-	eng := openEngine(t, url)
-	viewer := must(keyview.Open(t.Context(), must(engine.ParseURL(url))(t), eng))(t)
-	t.Cleanup(viewer.Close)
-	return eng, viewer
-}
 
 // Between the look and the removal a waiter may get the lock, and also because of the removal. It is
 // not the one that was meant.
 func TestForcedUnlockOfReadersSparesTheWriterThatComesNext(t *testing.T) {
 	t.Parallel()
 	s, _ := server(t)
-	eng, viewer := viewerAt(t, s.URL())
+	eng := openEngine(t, s.URL())
 	for name, x := range map[string]struct {
 		had, next func(engine.RWMutex) engine.Mutex
 	}{
@@ -32,7 +22,7 @@ func TestForcedUnlockOfReadersSparesTheWriterThatComesNext(t *testing.T) {
 		had := x.had(openEngine(t, s.URL()).RWMutex("x"))
 		next := x.next(openEngine(t, s.URL()).RWMutex("x"))
 		must(had.TryLock(t.Context()))(t)
-		seen, err := viewer.At(t.Context(), "x")
+		seen, err := eng.Inspect(t.Context(), "x")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +43,7 @@ func TestForcedUnlockOfReadersSparesTheWriterThatComesNext(t *testing.T) {
 func TestForcedUnlockOfAFreeLockSparesWhoComesNext(t *testing.T) {
 	t.Parallel()
 	s, _ := server(t)
-	eng, viewer := viewerAt(t, s.URL())
+	eng := openEngine(t, s.URL())
 	other := openEngine(t, s.URL())
 	for name, prepare := range map[string]func(){
 		"fenced": func() {
@@ -69,8 +59,8 @@ func TestForcedUnlockOfAFreeLockSparesWhoComesNext(t *testing.T) {
 	} {
 		s.Do("FLUSHALL")
 		prepare()
-		seen := must(viewer.At(t.Context(), "x"))(t)
-		if seen.Kind == keyview.Nothing || seen.Locked {
+		seen := must(eng.Inspect(t.Context(), "x"))(t)
+		if seen.Kind == "" || seen.Locked {
 			t.Fatalf("%s: it is %+v", name, seen)
 		}
 		if name == "fair" { // its head is woken, as long as it is free
@@ -96,7 +86,7 @@ func TestForcedUnlockOfAFreeLockSparesWhoComesNext(t *testing.T) {
 func TestForcedUnlockOfAReaderBesideAWriterSparesTheWriter(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
-	eng, viewer := viewerAt(t, s.URL())
+	eng := openEngine(t, s.URL())
 	rw := openEngine(t, s.URL()).RWMutex("x")
 	writer := must(rw.Writer().TryLock(t.Context()))(t)
 	reader := must(rw.Reader().TryLock(writer.Context(t.Context())))(t)
@@ -106,7 +96,7 @@ func TestForcedUnlockOfAReaderBesideAWriterSparesTheWriter(t *testing.T) {
 		t.Fatalf("the lock is held by %v", st.Holders)
 	}
 	reader = must(rw.Reader().TryLock(writer.Context(t.Context())))(t)
-	seen := must(viewer.At(t.Context(), "x"))(t)
+	seen := must(eng.Inspect(t.Context(), "x"))(t)
 	if err := writer.Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -119,10 +109,10 @@ func TestForcedUnlockOfAReaderBesideAWriterSparesTheWriter(t *testing.T) {
 func TestForcedUnlockSaysThatTheLockHasChangedHands(t *testing.T) {
 	t.Parallel()
 	s, _ := server(t)
-	eng, viewer := viewerAt(t, s.URL())
+	eng := openEngine(t, s.URL())
 	rw := openEngine(t, s.URL()).RWMutex("x")
 	writer := must(rw.Writer().TryLock(t.Context()))(t)
-	seen := must(viewer.At(t.Context(), "x"))(t)
+	seen := must(eng.Inspect(t.Context(), "x"))(t)
 	must(rw.Downgrade(t.Context(), writer))(t)
 	n, err := forceUnlock(t.Context(), eng, seen, "")
 	if n != 0 || err != nil {

@@ -35,7 +35,7 @@ func TestExpireLetsWaitersOfEveryKindInAtOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				f := kind(env.Open()).LockAsync(t.Context())
-				time.Sleep(time.Second) // it listens
+				synctest.Wait() // it listens
 				start := time.Now()
 				env.Expire("x")
 				next, err := f.Await(t.Context())
@@ -68,7 +68,7 @@ func TestStealIsReportedAtOnceByWaitersOfItsEngine(t *testing.T) {
 					t.Fatal(err)
 				}
 				f := m.LockAsync(t.Context())
-				time.Sleep(time.Second) // it listens
+				synctest.Wait() // it listens
 				start := time.Now()
 				env.Steal("x")
 				<-h.Done()

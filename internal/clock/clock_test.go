@@ -1,6 +1,7 @@
 package clock
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,18 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// needsBootTime skips on platforms without a clock that counts time asleep. Linux and macOS have one.
+func needsBootTime(t *testing.T) {
+	t.Helper()
+	switch has := runtime.GOOS == "linux" || runtime.GOOS == "darwin"; {
+	case bootTime() != 0:
+	case has:
+		t.Fatal("the clock that counts time asleep is not read")
+	default:
+		t.Skip("this platform has no clock that counts time asleep")
+	}
+}
 
 func TestSystem_NowAndStamp_OnlyGrow(t *testing.T) {
 	t.Parallel()
@@ -35,9 +48,7 @@ func TestSystem_NowAndStamp_OnlyGrow(t *testing.T) {
 
 func TestSystem_Asleep_IsCountedByNowAndStamp(t *testing.T) {
 	t.Parallel()
-	if bootTime() == 0 {
-		t.Skip("no clock that counts time asleep here")
-	}
+	needsBootTime(t)
 	c := newSystemClock()
 	before := c.Now()
 	c.sleep(time.Hour)
@@ -62,9 +73,7 @@ func (c *systemClock) sleep(d time.Duration) {
 // A suspend may fall between any two of the readings of a look; the next Now counts it.
 func TestSystem_SuspendDuringALook_IsNoticed(t *testing.T) {
 	t.Parallel()
-	if bootTime() == 0 {
-		t.Skip("no clock that counts time asleep here")
-	}
+	needsBootTime(t)
 	for when, counted := range map[string]bool{
 		"before the boot clock was read": true,
 		"after it":                       false,
@@ -90,9 +99,7 @@ func TestSystem_SuspendDuringALook_IsNoticed(t *testing.T) {
 
 func TestSystem_TimeAsleep_OnlyGrows(t *testing.T) {
 	t.Parallel()
-	if bootTime() == 0 {
-		t.Skip("no clock that counts time asleep here")
-	}
+	needsBootTime(t)
 	c := newSystemClock()
 	c.sleep(time.Hour)
 	before := c.Now()

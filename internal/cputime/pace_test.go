@@ -46,7 +46,7 @@ func TestElapsed_Sleeps_AtMostWhatAClockSays(t *testing.T) {
 	t.Parallel()
 	start, mark := time.Now(), Now()
 	for range 20 {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // a time to measure
 		if e, d := mark.Elapsed(), time.Since(start); e > d || e < 0 {
 			t.Errorf("%v of %v", e, d)
 		}

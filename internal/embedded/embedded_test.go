@@ -91,7 +91,7 @@ func TestServer_Keys_ExpireAndNeverEarly(t *testing.T) {
 		set[key] = time.Now()
 		expect(t, c, proto.Int(1), "HSET", key, "me", "1")
 		expect(t, c, proto.Int(1), "PEXPIRE", key, strconv.FormatInt(ttl.Milliseconds(), 10))
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // their leases end one after the other
 	}
 	until(t, "all keys are gone", func() bool {
 		for key, at := range set {

@@ -61,9 +61,7 @@ func TestGroup_Ended_GivesItsIDAway(t *testing.T) {
 // pawl would end while it works.
 func TestGroup_ProcessSucceededByItsChild_IsNotOver(t *testing.T) {
 	// Not parallel: a test that ends all of a command finds this one's processes, too.
-	if _, known := processes(); !known {
-		t.Skip("there is no /proc of this PID namespace")
-	}
+	needsProc(t)
 	new(group).adopt() // the child, whose parent ends
 	for range 10 {
 		cmd := exec.Command("sh", "-c", "sleep 60 & exit")

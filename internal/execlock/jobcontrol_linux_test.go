@@ -185,7 +185,7 @@ func foregroundWhileItStops() {
 	defer func() { _ = c.group.tell(unix.SIGKILL) }()
 	c.askToStop(syscall.SIGTTIN) // as heed does; our job is in front by now
 	stops, began := 0, time.Now()
-	for first := began; stops == 0 && time.Since(began) < 10*time.Second || time.Since(first) < 300*time.Millisecond; time.Sleep(time.Millisecond) {
+	for first := began; stops == 0 && time.Since(began) < 10*time.Second || time.Since(first) < 300*time.Millisecond; time.Sleep(time.Millisecond) { // no second stop may come for that long
 		if by := c.group.look(); by != 0 {
 			if stops++; stops == 1 {
 				first = time.Now()

@@ -27,7 +27,7 @@ func endMainThread() {
 			}
 			select {} // with this thread, so that another goroutine gets the first one
 		}()
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // for the goroutine to get the first thread; if not, another one tries
 	}
 	<-time.After(time.Minute)
 }
@@ -81,11 +81,21 @@ func TestParseStat_Lines_AreRead(t *testing.T) {
 	}
 }
 
+// needsProc skips where /proc is missing or of another PID namespace, as in some containers.
+func needsProc(t *testing.T) {
+	t.Helper()
+	self, err := os.Readlink("/proc/self")
+	if err != nil || self != strconv.Itoa(os.Getpid()) {
+		t.Skipf("there is no /proc of this PID namespace: /proc/self is %q, %v", self, err)
+	}
+	if _, known := processes(); !known {
+		t.Fatal("there is a /proc of this PID namespace, and it is not read")
+	}
+}
+
 func TestProcesses_Descent_IsKnown(t *testing.T) {
 	t.Parallel()
-	if _, known := processes(); !known {
-		t.Skip("there is no /proc of this PID namespace")
-	}
+	needsProc(t)
 	cmd := exec.Command("sleep", "60")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

@@ -49,7 +49,7 @@ func stopWhileItReads(old, within time.Duration) {
 	c.stopAt = c.stopAt.Add(-old)
 	first := c.group.look()
 	c.stopped(first)
-	for began := time.Now(); time.Since(began) < within; time.Sleep(time.Millisecond) {
+	for began := time.Now(); time.Since(began) < within; time.Sleep(time.Millisecond) { // for that long nothing may happen
 		if last := c.group.look(); last != 0 {
 			fmt.Println(unix.SignalName(first), "then", unix.SignalName(last))
 			return

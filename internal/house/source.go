@@ -55,15 +55,15 @@ func inFolder(files []source, folder string) []source {
 	return slices.DeleteFunc(slices.Clone(files), func(s source) bool { return path.Dir(s.path) != folder })
 }
 
-// tools are the folders of engine whose lines are not shipped: the simulation, the test kit and the
-// suites. A package that only inspects belongs here, too; there is none so far. enginetest does
-// not: users import it.
-var tools = []string{"engine/internal/sim", "engine/internal/kit", "engine/internal/testkit", "engine/suite", "engine/internal/suite"}
+// tools are the folders and files of engine that are not counted: the simulation, the test kit, the
+// suites, and what only inspects. enginetest is counted: users import it.
+var tools = []string{"engine/internal/sim", "engine/internal/kit", "engine/internal/testkit", "engine/suite", "engine/internal/suite",
+	"engine/internal/inspect", "engine/inspect.go", "engine/internal/driver/inspect.go", "engine/internal/lock/inspect.go"}
 
 // withoutTools are the files that are shipped.
 func withoutTools(files []source) []source {
 	return slices.DeleteFunc(slices.Clone(files), func(s source) bool {
-		return slices.ContainsFunc(tools, func(tool string) bool { return strings.HasPrefix(s.path, tool+"/") })
+		return slices.ContainsFunc(tools, func(tool string) bool { return s.path == tool || strings.HasPrefix(s.path, tool+"/") })
 	})
 }
 

@@ -60,7 +60,6 @@ var layers = map[string]int{
 	"bench/internal/redisadmin": 11,
 	"bench":                     12,
 	"cmd/pawl/internal/exit":    12,
-	"internal/keyview":          12,
 	"cmd/pawl/internal/target":  13,
 	"cmd":                       14,
 }
@@ -201,7 +200,7 @@ func TestImportComplaints_Samples_AreFound(t *testing.T) {
 		pkg("engine/internal/env", in("resp"), "math/rand/v2", "crypto/rand"),
 		pkg("engine/internal/testkit", in("engine"), in("internal/redistest"), "testing", "go.uber.org/goleak"),
 		pkg("bench", in("bench/internal/process"), in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
-		pkg("cmd/pawl", in("cmd/pawl/internal/target"), in("cmd/pawl/internal/exit"), in("internal/keyview"), in("bench"), in("engine"), "github.com/spf13/cobra"),
+		pkg("cmd/pawl", in("cmd/pawl/internal/target"), in("cmd/pawl/internal/exit"), in("bench"), in("engine"), "github.com/spf13/cobra"),
 		pkg("internal/fakenode", in("internal/respio"), "github.com/tidwall/redcon"),
 	} {
 		if got := importComplaints(good); got != nil {

@@ -14,7 +14,7 @@ import (
 var topLevel = []string{
 	"go.mod", "go.sum", "Makefile", "README.md", "DESIGN.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE",
 	"docs", "engine", "resp", "wheel", "bench", "cmd", "pprof", "internal",
-	"examples", // modules of their own, for what they need
+	"examples", "plugin", // modules of their own, for what they need
 }
 
 func TestLayout_TopLevel_IsWhatTheDesignNames(t *testing.T) {

@@ -9,19 +9,26 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
 const modulePath = "github.com/pawl-lock/pawl"
 
+// goMod is the path of go.mod. The go command is run once, not for every file that a test reads.
+var goMod = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	return strings.TrimSpace(string(out)), err
+})
+
 // moduleRoot is the folder of go.mod.
 func moduleRoot(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("go", "env", "GOMOD").Output()
+	name, err := goMod()
 	if err != nil {
 		t.Fatalf("go env GOMOD: %v", err)
 	}
-	return filepath.Dir(strings.TrimSpace(string(out)))
+	return filepath.Dir(name)
 }
 
 // goPackage is what `go list -json` says of a package.

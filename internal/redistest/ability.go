@@ -27,6 +27,8 @@ const (
 	ScriptErrorCodes
 	// ExpiryConditions are NX, XX, GT and LT of PEXPIRE, from Redis 7.0 on.
 	ExpiryConditions
+	// SlotRanges are a form of CLUSTER ADDSLOTS, from Redis 7.0 on.
+	SlotRanges
 	// ClusterDatabases are databases other than 0 in a cluster, from Valkey 9.0 on.
 	ClusterDatabases
 	// SlotMigration moves a slot at once, from Valkey 9.0 and Redis 8.4 on.
@@ -34,7 +36,7 @@ const (
 )
 
 func (a Ability) String() string {
-	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands", "codes of errors inside scripts", "conditions of PEXPIRE", "databases in a cluster", "atomic slot migration"}[a]
+	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands", "codes of errors inside scripts", "conditions of PEXPIRE", "ranges of slots", "databases in a cluster", "atomic slot migration"}[a]
 }
 
 // Needs has Start skip the test, with the reason, if the server that it would start

@@ -102,9 +102,9 @@ func (p *Process) CommandStats() (map[string]int64, error) {
 
 func encode(words []string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(words))
+	b.WriteString("*" + strconv.Itoa(len(words)) + "\r\n")
 	for _, w := range words {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
+		b.WriteString("$" + strconv.Itoa(len(w)) + "\r\n" + w + "\r\n")
 	}
 	return b.String()
 }

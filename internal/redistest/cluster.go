@@ -56,18 +56,10 @@ func startCluster(t TB, replicated []int, opts ...Option) *Cluster {
 		c.nodes = append(c.nodes, s)
 		c.ok(s, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		if i < primaries {
-			c.ok(s, addSlots(Slots*i/primaries, Slots*(i+1)/primaries)...)
+			c.ok(s, addSlots(s, Slots*i/primaries, Slots*(i+1)/primaries)...)
 		}
 	}
-	for _, s := range c.nodes[1:] {
-		c.ok(c.nodes[0], "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(s.port))
-	}
-	for _, s := range c.nodes {
-		await(t, "every node knows every other", func() bool {
-			return strings.Contains(s.Info("CLUSTER", "INFO"), fmt.Sprintf("cluster_known_nodes:%d\r", n)) &&
-				!strings.Contains(s.Info("CLUSTER", "NODES"), "handshake")
-		})
-	}
+	c.awaitMet()
 	for i, s := range c.nodes[primaries:] {
 		c.ok(s, "CLUSTER", "REPLICATE", c.ID(c.nodes[replicated[i]]))
 	}
@@ -80,9 +72,32 @@ func startCluster(t TB, replicated []int, opts ...Option) *Cluster {
 	return c
 }
 
-// addSlots is the command for slots from first to before end: one by one, for the form
-// with ranges is of Redis 7.0.
-func addSlots(first, end int) []string {
+// awaitMet introduces the nodes to each other and waits until every one knows all. It asks again
+// after 5 s: on a busy machine a handshake may exceed cluster-node-timeout, and no node repeats it.
+func (c *Cluster) awaitMet() {
+	c.t.Helper()
+	var asked time.Time
+	await(c.t, "every node knows every other", func() bool {
+		if time.Since(asked) > 5*time.Second {
+			for _, s := range c.nodes[1:] {
+				c.ok(c.nodes[0], "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(s.port))
+			}
+			asked = time.Now()
+		}
+		for _, s := range c.nodes {
+			if nodes := s.Info("CLUSTER", "NODES"); strings.Count(nodes, "\n") != len(c.nodes) || strings.Contains(nodes, "handshake") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// addSlots is the command for the slots from first to before end.
+func addSlots(s *Server, first, end int) []string {
+	if s.Can(SlotRanges) {
+		return []string{"CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(end - 1)}
+	}
 	words := []string{"CLUSTER", "ADDSLOTS"}
 	for slot := first; slot < end; slot++ {
 		words = append(words, strconv.Itoa(slot))

@@ -8,7 +8,7 @@ func StartLone(t TB, opts ...Option) *Server {
 	t.Helper()
 	alone := func(c *Config) { c.lone = true }
 	s := Start(t, append([]Option{Line("cluster-enabled yes", "cluster-config-file nodes.conf"), inCluster, alone}, opts...)...)
-	if v := s.Do(addSlots(0, Slots)...); v != "OK" {
+	if v := s.Do(addSlots(s, 0, Slots)...); v != "OK" {
 		t.Fatalf("adding all slots: %v", v)
 	}
 	await(t, "it serves", func() bool { return strings.Contains(s.Info("CLUSTER", "INFO"), "cluster_state:ok") })

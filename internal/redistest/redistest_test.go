@@ -338,7 +338,7 @@ func TestServer_ParentKilled_Dies(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("server %d outlived its parent", pid)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a poll, bounded above
 	}
 }
 

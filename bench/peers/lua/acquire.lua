@@ -1,8 +1,7 @@
 -- acquire: take a free lock for a fresh owner.
 -- KEYS[1] lock hash   ARGV[1] lease, ms   ARGV[2] owner
--- -2: granted   >= 0: held by others, ms left   -1: held by others, no expiry
--- ARGV[3] '1': whoever is refused wants to know by whom: {ms left, owner}, the owner empty if this user
--- may not know
+-- -2: granted   {ms left, or -1 without an expiry, one of the owners}: held by others; the owner is empty
+-- if this user may not know
 --
 -- The field's presence decides, never its number, so a repeat is harmless. A user who may
 -- not set the expiry gets no lock: nobody would end it.
@@ -20,5 +19,4 @@ if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
   if ttl < tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
   return -2
 end
-if ARGV[3] == '1' then return {ttl, redis.pcall('HGETALL', KEYS[1])[1] or ''} end
-return ttl
+return {ttl, redis.pcall('HGETALL', KEYS[1])[1] or ''}

@@ -137,13 +137,11 @@ func (t *Table) Each(visit func(r *lock.Entry, rd *lock.Ready)) {
 		all := s.All()
 		s.mu.Unlock()
 		for _, r := range all {
-			var rd lock.Ready
-			s.mu.Lock()
-			if !r.Detached {
-				visit(r, &rd)
-			}
-			s.mu.Unlock()
-			t.Apply(&rd)
+			s.do(func(rd *lock.Ready) {
+				if !r.Detached {
+					visit(r, rd)
+				}
+			})
 		}
 	}
 }

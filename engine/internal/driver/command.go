@@ -31,7 +31,7 @@ func (t *Table) submit(r *lock.Entry) {
 func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	r, cmd := c.res(), &c.Cmd
 	owner := OwnerOf(r, cmd.Kind, cmd.ID)
-	if cmd.Batch != nil {
+	if cmd.Batched != 0 {
 		return c.appendBatch(dst, form)
 	}
 	k := kind.Kind(cmd.Kind)
@@ -82,7 +82,7 @@ func (c *command) appendBatch(dst []byte, form resp.ScriptForm) []byte {
 	if cmd.Action != lock.Acquiring {
 		owners, lease = append(owners, owner), 0
 	}
-	for _, id := range cmd.Batch.IDs {
+	for id := range cmd.BatchedIDs {
 		owners = append(owners, OwnerOf(r, cmd.Kind, id))
 	}
 	return kind.Kind(cmd.Kind).AppendSeveral(dst, form, r.Name, owners, owner, lease, ShardOf(r).Table.Verb())
@@ -106,10 +106,10 @@ func (c *command) Wants() resp.Acks { return resp.Acks(c.Cmd.Acks) }
 // NeedsAck implements resp.DurableRequest: a refusal need not wait for replicas.
 func (c *command) NeedsAck(v resp.Value) bool {
 	switch {
-	case c.Cmd.Batch != nil:
-		v, _, _ = parts(v, &c.Cmd)
+	case c.Cmd.Batched != 0:
+		v = parts(v, &c.Cmd, new(lock.Outcome))
 	case c.Cmd.Action == lock.Acquiring:
-		v, _ = kind.Kind(c.Cmd.Kind).Granted(v)
+		v, _, _ = kind.Kind(c.Cmd.Kind).Granted(v)
 	}
 	return c.Cmd.Action == lock.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }
@@ -120,7 +120,7 @@ func (c *command) Priority() resp.Priority {
 	switch cmd := &c.Cmd; {
 	case cmd.FirstAsync:
 		return resp.PriorityNoWait
-	case cmd.Batch == nil && (cmd.Action == lock.Acquiring || cmd.Action == lock.Reentering):
+	case cmd.Batched == 0 && (cmd.Action == lock.Acquiring || cmd.Action == lock.Reentering):
 		return resp.PriorityNormal
 	}
 	return resp.PriorityHigh

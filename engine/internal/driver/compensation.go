@@ -27,9 +27,5 @@ func (d *compensation) Over()                   { d.sh.Table.Timers.Cancel(&d.ti
 
 // Fire implements wheel.Task.
 func (d *compensation) Fire(_ *wheel.Timer, now clock.Instant) {
-	var rd lock.Ready
-	d.sh.mu.Lock()
-	d.Fired(now, &rd)
-	d.sh.mu.Unlock()
-	d.sh.Table.Apply(&rd)
+	d.sh.do(func(rd *lock.Ready) { d.Fired(now, rd) })
 }

@@ -96,12 +96,8 @@ func (s *Shard) FitsCount(k CounterKey) bool {
 	if r := s.entries[k.Name]; r != nil && r.InUse() || s.groups[k.Name] != nil {
 		return false
 	}
-	for other := range counter.Kind(counter.Kinds) {
-		if c := s.counts[CounterKey{k.Name, other}]; c != nil && other != k.Kind && c.InUse() {
-			return false
-		}
-	}
-	return true
+	c := s.countInUse(k.Name)
+	return c == nil || c.Kind == k.Kind
 }
 
 // UsedAs says what the name is in use as, for people; empty if it is not in use. The caller holds the
@@ -113,22 +109,20 @@ func (s *Shard) UsedAs(name string) string {
 	if r := s.entries[name]; r != nil && r.InUse() {
 		return kind.Family(r.Family).String()
 	}
-	for k := range counter.Kind(counter.Kinds) {
-		if c := s.counts[CounterKey{name, k}]; c != nil && c.InUse() {
-			return [counter.Kinds]string{"a Semaphore", "a Latch"}[k]
-		}
+	if c := s.countInUse(name); c != nil {
+		return [counter.Kinds]string{"a Semaphore", "a Latch"}[c.Kind]
 	}
 	return ""
 }
 
-// counting reports whether the name is in use as a count. The caller holds the lock.
-func (s *Shard) counting(name string) bool {
+// countInUse is the count that the name is in use as; nil if there is none. The caller holds the lock.
+func (s *Shard) countInUse(name string) *Counter {
 	for k := range counter.Kind(counter.Kinds) {
 		if c := s.counts[CounterKey{name, k}]; c != nil && c.InUse() {
-			return true
+			return c
 		}
 	}
-	return false
+	return nil
 }
 
 // Counts are those of the shard, in the order of their names. The caller holds the lock.

@@ -11,17 +11,10 @@ import (
 // Extension is one Extend: the core's, and its caller.
 type Extension struct {
 	lock.Extend
-	done chan struct{} // closed when it is settled
-}
-
-// Done is closed when the Extend is settled.
-func (x *Extension) Done() <-chan struct{} { return x.done }
-
-// NewExtension makes one, which StartExtend sends.
-func NewExtension(lease time.Duration) *Extension {
-	x := &Extension{done: make(chan struct{})}
-	x.Port, x.Lease = x, lease
-	return x
+	hold  *TimedHold
+	ahead *Extension    // it is to be started again when this one is settled
+	err   error         // why it could not be started
+	done  chan struct{} // closed when it is settled
 }
 
 // OnResult implements lock.ExtendPort.
@@ -55,53 +48,59 @@ func (h *TimedHold) ExtendBy(ctx context.Context, d time.Duration) error {
 	}
 	patience, stop := h.Shard().Table.World.After(h.ExtendPatience())
 	defer stop()
-	x := NewExtension(d)
-	ahead, err := h.StartExtend(x)
-	return h.AwaitExtend(ctx, x, ahead, err, patience)
+	return h.StartExtend(d).Await(ctx, patience)
 }
 
-// StartExtend has x sent. If another is ahead of it, which is returned, x must be started
-// again when that one is done.
-func (h *TimedHold) StartExtend(x *Extension) (ahead *Extension, err error) {
+// StartExtend begins to make the lease last d from now; Await waits for the answer.
+func (h *TimedHold) StartExtend(d time.Duration) *Extension {
+	x := &Extension{hold: h, done: make(chan struct{})}
+	x.Port, x.Lease = x, d
+	x.start()
+	return x
+}
+
+func (x *Extension) start() {
+	h := x.hold
 	var rd lock.Ready
 	h.Shard().Lock()
-	first, err := h.Extend(&x.Extend, &rd)
+	ahead, err := h.Extend(&x.Extend, &rd)
 	h.Shard().Unlock()
 	h.Shard().Table.ApplyForUser(&rd)
-	if first != nil {
-		ahead = first.Port.(*Extension)
-	}
-	return ahead, err
-}
-
-// AwaitExtend waits for the result of x, which StartExtend has started with that result.
-func (h *TimedHold) AwaitExtend(ctx context.Context, x, ahead *Extension, err error, patience <-chan struct{}) error {
-	for {
-		if err != nil {
-			return err
-		}
-		next := x
-		if ahead != nil {
-			next = ahead
-		}
-		switch h.Shard().Table.World.Wait(next.done, ctx.Done(), patience) {
-		case 0:
-			if next == x {
-				return x.Err
-			}
-		case 1:
-			return h.GiveUpExtend(x, context.Cause(ctx))
-		case 2:
-			return h.GiveUpExtend(x, nil)
-		}
-		ahead, err = h.StartExtend(x)
+	if x.ahead, x.err = nil, err; ahead != nil {
+		x.ahead = ahead.Port.(*Extension)
 	}
 }
 
-// GiveUpExtend gives up waiting, for that cause, or, if it is nil, because the time is
-// over.
-func (h *TimedHold) GiveUpExtend(x *Extension, cause error) error {
-	h.Shard().Lock()
-	defer h.Shard().Unlock()
-	return h.StopExtending(&x.Extend, cause)
+// Follow starts x when the one ahead of it is settled, and does not wait for the answer. It reports whether
+// yet another was faster.
+func (x *Extension) Follow(ctx context.Context, patience <-chan struct{}) bool {
+	if x.ahead == nil || x.hold.Shard().Table.World.Wait(x.ahead.done, ctx.Done(), patience) != 0 {
+		return false
+	}
+	x.start()
+	return x.ahead != nil
+}
+
+// Await waits for the result.
+func (x *Extension) Await(ctx context.Context, patience <-chan struct{}) error {
+	for x.Follow(ctx, patience) {
+		continue
+	}
+	if x.err != nil {
+		return x.err
+	}
+	switch x.hold.Shard().Table.World.Wait(x.done, ctx.Done(), patience) {
+	case 0:
+		return x.Err
+	case 1:
+		return x.giveUp(context.Cause(ctx))
+	}
+	return x.giveUp(nil)
+}
+
+// giveUp gives up waiting, for that cause, or, if it is nil, because the time is over.
+func (x *Extension) giveUp(cause error) error {
+	x.hold.Shard().Lock()
+	defer x.hold.Shard().Unlock()
+	return x.hold.StopExtending(&x.Extend, cause)
 }

@@ -66,10 +66,5 @@ func (s *renewable) Gone(code int64) {
 	if code == script.WrongType {
 		why = lock.KeyOverwritten
 	}
-	t, sh := s.grant(), s.shard()
-	var rd lock.Ready
-	sh.Lock()
-	t.Grant.Gone(why, &rd)
-	sh.Unlock()
-	sh.Table.Apply(&rd)
+	s.shard().do(func(rd *lock.Ready) { s.grant().Grant.Gone(why, rd) })
 }

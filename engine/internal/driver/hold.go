@@ -51,15 +51,10 @@ func (h *TimedHold) driven() *TimedHold { return h }
 func (h *TimedHold) Owner() script.Owner { return OwnerOf(h.Entry, h.Kind, h.ID) }
 
 // Look is an error if the hold has ended, by the clock too. It ends no contexts itself.
-func (h *TimedHold) Look() error {
-	if h.InTime() {
-		return nil
+func (h *TimedHold) Look() (err error) {
+	if !h.InTime() {
+		h.Shard().do(func(rd *lock.Ready) { err = h.Check(h.Shard().Now(), rd) })
 	}
-	var rd lock.Ready
-	h.Shard().Lock()
-	err := h.Check(h.Shard().Now(), &rd)
-	h.Shard().Unlock()
-	h.Shard().Table.Apply(&rd)
 	return err
 }
 
@@ -107,11 +102,7 @@ func (t *holdTimer) Fire(_ *wheel.Timer, now clock.Instant) { t.h.Wake(now) }
 
 // Wake is called at the instant of WakeAt.
 func (h *TimedHold) Wake(now clock.Instant) {
-	var rd lock.Ready
-	h.Shard().Lock()
-	h.Fired(now, &rd)
-	h.Shard().Unlock()
-	h.Shard().Table.Apply(&rd)
+	h.Shard().do(func(rd *lock.Ready) { h.Fired(now, rd) })
 }
 
 // Renewable is its grant as the renewer sees it.

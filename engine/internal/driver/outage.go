@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/env"
-	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -161,18 +160,16 @@ func (all *Outages) Fire(*wheel.Timer, clock.Instant) {
 	}
 }
 
-// away ends a request whose server is away for too long. It is an object of its own, as a deadline
-// is.
+// away ends a request whose server is away for too long.
 type away struct {
+	limit
 	Outage
-	sh  *Shard
-	req *Request // nil when the request has ended; guarded by the shard's lock
 }
 
 // Outage ends the request when its server has been away for d, or returns why that is so already.
 // The caller holds the lock.
 func (a *Request) Outage(route uint64, d time.Duration) error {
-	x := &away{sh: a.Shard, req: a}
+	x := &away{limit: limit{a.Shard, a}}
 	t := a.Shard.Table
 	x.Outage = Outage{Sites: []Site{{t.Client, route}}, Need: 1, Most: d, End: x.end}
 	if why := x.Late(a.Shard.Now()); why != nil {
@@ -189,15 +186,4 @@ func (x *away) Over() {
 	x.sh.Table.Outages.Remove(&x.Outage)
 }
 
-func (x *away) end(why error) {
-	x.sh.Lock()
-	a := x.req
-	if a == nil {
-		x.sh.Unlock()
-		return
-	}
-	var rd lock.Ready
-	a.Cancel(lockerr.Cancel{Away: why, TimedOut: true}, &rd)
-	x.sh.Unlock()
-	x.sh.Table.Apply(&rd)
-}
+func (x *away) end(why error) { x.cancel(lockerr.Cancel{Away: why, TimedOut: true}) }

@@ -46,9 +46,15 @@ func (t *Table) advanceReaders(writers *lock.Entry, why error) {
 
 // transition makes a transition of one of several names, each of which has its own Ready.
 func (s *Shard) transition(r *lock.Entry, with func(*lock.Entry, *lock.Ready)) {
+	s.do(func(rd *lock.Ready) { with(r, rd) })
+}
+
+// do makes a transition under the shard's lock, and does what that leaves to be done. It costs an
+// allocation, for the Ready, so it is for what is rare.
+func (s *Shard) do(transition func(rd *lock.Ready)) {
 	var rd lock.Ready
 	s.mu.Lock()
-	with(r, &rd)
+	transition(&rd)
 	s.mu.Unlock()
 	s.Table.Apply(&rd)
 }
@@ -81,14 +87,15 @@ func endContexts(ended *lock.Hold) {
 func endHolds(h *lock.Hold) {
 	if h != nil {
 		defer endHolds(h.NextEnded()) // even if one panics
-		endAll(h.Contexts(), h.Ending())
+		EndAll(h.Contexts(), h.Ending())
 	}
 }
 
-func endAll(contexts []lock.Context, why error) {
+// EndAll ends all of them, even if one panics: then the panic goes on after that.
+func EndAll[C lock.Context](contexts []C, why error) {
 	defer func() {
-		if len(contexts) > 0 { // one has panicked
-			endAll(contexts, why)
+		if len(contexts) > 0 {
+			EndAll(contexts, why)
 		}
 	}()
 	for len(contexts) > 0 {

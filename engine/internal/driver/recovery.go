@@ -28,12 +28,6 @@ func (p *recoveryPort) AppendRelease(dst []byte, form resp.ScriptForm, r *recove
 // stalled is an entry as recovery lists it: a recovery.Stalled.
 type stalled lock.Entry
 
-// EntryOf is the entry that recovery lists; nil if it is something else.
-func EntryOf(n recovery.Stalled) *lock.Entry {
-	s, _ := n.(*stalled)
-	return (*lock.Entry)(s)
-}
-
 func (s *stalled) Unwanted() *bool { return &s.entry().Cancelled }
 
 func (s *stalled) entry() *lock.Entry { return (*lock.Entry)(s) }

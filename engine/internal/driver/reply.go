@@ -27,16 +27,15 @@ func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
 	}
 	o.Begun = Begun(o.Err)
 	v := reply.Value
-	if o.Err == nil && c.Batch != nil {
-		v, o.Token, o.BatchReplies = parts(v, c)
+	if o.Err == nil && c.Batched != 0 {
+		v = parts(v, c, &o)
 		if v.Kind == wire.KindError {
 			refused := wire.NewServerError(v.Bytes)
 			o.Err, o.Moving = refused, o.Moving || resp.RefusalOf(refused).Apart()
 		}
 	}
-	if o.Err == nil && what == lock.Acquiring && c.Batch == nil {
-		o.Holder = kind.Kind(c.Kind).Holder(v)
-		v, o.Token = kind.Kind(c.Kind).Granted(v)
+	if o.Err == nil && what == lock.Acquiring && c.Batched == 0 {
+		v, o.Token, o.Holder = kind.Kind(c.Kind).Granted(v)
 	}
 	if o.Err == nil && what == lock.Extending {
 		// renew answers a list; ours has one element.
@@ -55,33 +54,34 @@ func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
 	return o
 }
 
-// parts are the answers to a batch: to what the command is for, with the token of a grant, and to
-// the releases beside. There are none if they are not as many as were asked for.
-func parts(list resp.Value, c *lock.Command) (own resp.Value, token int64, also []lock.Reply) {
-	n, at := len(c.Batch.IDs), 0 // that of a release comes first, that of an acquire last
+// parts reads the answers to a batch: it returns that to what the command is for, and notes the token of a
+// grant, and the answers to the releases beside. There are none if they are not as many as were asked for.
+func parts(list resp.Value, c *lock.Command, o *lock.Outcome) (own resp.Value) {
+	n, at := int(c.Batched), 0 // that of a release comes first, that of an acquire last
 	if c.Action == lock.Acquiring {
 		at = n
 	}
 	if list.Kind != wire.KindArray || list.Len() != n+1 && list.Len() != n+2 {
-		return resp.Value{}, 0, nil
+		return resp.Value{}
 	}
+	o.BatchAnswered = true
+	also := o.BatchReplies[:0]
 	list.Each(func(i int, e resp.Value) bool {
 		switch {
 		case i == at:
 			own = e
 		case i > n:
-			token = e.Int
+			o.Token = e.Int
 		case e.Kind != wire.KindInt:
-			own, also = resp.Value{}, nil
-			return false
+			own, o.BatchAnswered = resp.Value{}, false
 		default:
-			var o lock.Outcome
-			read(&o, lock.Compensating, e.Int)
-			also = append(also, o.Reply)
+			var one lock.Outcome
+			read(&one, lock.Compensating, e.Int)
+			also = append(also, one.Reply)
 		}
-		return true
+		return o.BatchAnswered
 	})
-	return own, token, also
+	return own
 }
 
 // read says what the answer of a script means.

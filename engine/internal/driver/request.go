@@ -22,18 +22,30 @@ func (a *Request) Wait(d time.Duration) { a.endAt(a.Shard.Now().Add(d), lockerr.
 // GiveUpAt implements lock.RequestPort.
 func (a *Request) GiveUpAt(at clock.Instant) { a.endAt(at, nil) }
 
-// deadline ends a request whose option Wait is over, or that found no connection in
-// time. It is an object of its own because it may fire after the request went
+// limit ends a request. It is an object of its own because it may do so after the request went
 // back to its pool.
+type limit struct {
+	sh  *Shard
+	req *Request // nil when the request has ended; guarded by the shard's lock
+}
+
+func (l *limit) cancel(s lockerr.Cancel) {
+	l.sh.do(func(rd *lock.Ready) {
+		if l.req != nil {
+			l.req.Cancel(s, rd)
+		}
+	})
+}
+
+// deadline ends a request whose option Wait is over, or that found no connection in time.
 type deadline struct {
+	limit
 	timer wheel.Timer
-	sh    *Shard
-	req   *Request // nil when the request has ended; guarded by the shard's lock
-	cause error    // see lockerr.Cancel
+	cause error // see lockerr.Cancel
 }
 
 func (a *Request) endAt(at clock.Instant, cause error) {
-	d := &deadline{sh: a.Shard, req: a, cause: cause}
+	d := &deadline{limit: limit{a.Shard, a}, cause: cause}
 	d.timer.Init(d)
 	a.SetDeadline(d)
 	a.Shard.Table.Timers.Schedule(&d.timer, at)
@@ -47,14 +59,5 @@ func (d *deadline) Over() {
 
 // Fire implements wheel.Task.
 func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
-	d.sh.Lock()
-	a := d.req
-	if a == nil {
-		d.sh.Unlock()
-		return
-	}
-	var rd lock.Ready
-	a.Cancel(lockerr.Cancel{Cause: d.cause, TimedOut: true}, &rd)
-	d.sh.Unlock()
-	d.sh.Table.Apply(&rd)
+	d.cancel(lockerr.Cancel{Cause: d.cause, TimedOut: true})
 }

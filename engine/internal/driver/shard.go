@@ -79,7 +79,7 @@ func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Entry, ok boo
 	switch {
 	case c != nil && c.family != family:
 		return c.members[0], false
-	case s.counts != nil && s.counting(k.Name):
+	case s.counts != nil && s.countInUse(k.Name) != nil:
 		if r == nil { // for its refusal
 			r = s.make(k, route)
 			s.entries[k.Name] = r
@@ -103,7 +103,7 @@ func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Entry, ok boo
 // the lock.
 func (s *Shard) Fits(k Key) bool {
 	family, r, c := k.Kind.Family(), s.entries[k.Name], s.groups[k.Name]
-	return (r == nil || kind.Family(r.Family) == family || !r.InUse()) && (c == nil || c.family == family) && !s.counting(k.Name)
+	return (r == nil || kind.Family(r.Family) == family || !r.InUse()) && (c == nil || c.family == family) && s.countInUse(k.Name) == nil
 }
 
 // newInGroup makes an entry of a group, which is nil for the first.

@@ -49,12 +49,7 @@ func (w *subscription) Unlisten() { ShardOf(w.Entry()).Table.Client.Unsubscribe(
 
 // Fire implements wheel.Task: the alarm.
 func (w *subscription) Fire(*wheel.Timer, clock.Instant) {
-	sh := ShardOf(w.Entry())
-	var rd lock.Ready
-	sh.mu.Lock()
-	w.AlarmFired(&rd)
-	sh.mu.Unlock()
-	sh.Table.Apply(&rd)
+	ShardOf(w.Entry()).do(w.AlarmFired)
 }
 
 // ChannelEvent implements resp.ChannelHandler.
@@ -89,9 +84,5 @@ type pauseTimer struct {
 
 // Fire implements wheel.Task.
 func (p *pauseTimer) Fire(*wheel.Timer, clock.Instant) {
-	var rd lock.Ready
-	p.sh.mu.Lock()
-	p.entry.PauseOver(&rd)
-	p.sh.mu.Unlock()
-	p.sh.Table.Apply(&rd)
+	p.sh.do(p.entry.PauseOver)
 }

@@ -40,14 +40,14 @@ type Executor struct {
 		closed  bool
 		pending int
 		idle    chan struct{} // closed when pending reaches 0
-		queue   []func()      // for custom
-		feeding bool
 	}
+	queue Queue // for custom
 }
 
 // Init sets what starts goroutines, and the user's executor; both may be nil.
 func (x *Executor) Init(start func(func()), custom func(func())) {
 	x.start, x.custom = start, custom
+	x.queue.Init(x, 0)
 }
 
 // Run hands a task to the executor. It never blocks. After Close the task gets a
@@ -61,54 +61,12 @@ func (x *Executor) Run(task func()) {
 		x.goUserCode(task)
 		return
 	}
-	x.mu.Lock()
-	x.mu.queue = append(x.mu.queue, func() {
-		defer x.finished()
-		task()
+	x.queue.Push(func() {
+		x.custom(func() {
+			defer x.finished()
+			task()
+		})
 	})
-	start := !x.mu.feeding
-	if start {
-		x.mu.feeding = true
-		x.mu.pending++ // the goroutine itself
-	}
-	x.mu.Unlock()
-	if start {
-		x.goUserCode(x.feed)
-	}
-}
-
-// feed gives the queued tasks to the custom executor, one after another. Close
-// waits for it, as it does for the tasks. An executor that runs a task right here may have
-// it end the goroutine (runtime.Goexit). Then another one goes on after that task.
-func (x *Executor) feed() {
-	var queue []func()
-	through := false
-	defer func() {
-		if through {
-			x.finished()
-			return
-		}
-		x.mu.Lock()
-		x.mu.queue = append(queue, x.mu.queue...)
-		x.mu.Unlock()
-		x.goUserCode(x.feed)
-	}()
-	for {
-		x.mu.Lock()
-		queue = x.mu.queue
-		x.mu.queue = nil
-		x.mu.feeding = len(queue) > 0
-		x.mu.Unlock()
-		if len(queue) == 0 {
-			through = true
-			return
-		}
-		for len(queue) > 0 {
-			task := queue[0]
-			queue = queue[1:]
-			x.custom(task)
-		}
-	}
 }
 
 // Spawn runs a task on a goroutine, whatever the executor.

@@ -54,6 +54,7 @@ func (w *World) Ask(ctx context.Context, about, text string) Answers {
 	q.Reply = replyPrefix + q.ID
 	a := &asker{id: q.ID, seen: make(map[string]bool), listens: make(chan struct{}), news: make(chan struct{}, 1)}
 	a.channel.Init(q.Reply, a)
+	a.channel.Quiet = true
 	w.Client.Subscribe(&a.channel)
 	defer w.Client.Unsubscribe(&a.channel)
 
@@ -97,10 +98,10 @@ type asker struct {
 	seen     map[string]bool
 	answered int64 // those included that could not be read
 
-	mu    sync.Mutex
-	told  bool // listens is closed
-	came  [][]byte
-	bytes int
+	mu        sync.Mutex
+	confirmed bool // or refused: listens is closed
+	came      [][]byte
+	bytes     int
 }
 
 // ChannelEvent implements resp.ChannelHandler.
@@ -110,8 +111,8 @@ func (a *asker) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) {
 	defer a.mu.Unlock()
 	switch ev {
 	case resp.Subscribed, resp.Refused:
-		if !a.told {
-			a.told, a.refused = true, err
+		if !a.confirmed {
+			a.confirmed, a.refused = true, err
 			close(a.listens)
 		}
 	case resp.Message:

@@ -70,20 +70,3 @@ func matchClass(pattern string, p int, c byte) (next int, ok bool) {
 	}
 	return min(p+1, len(pattern)), found != not
 }
-
-// Literal is the name that a pattern stands for, if it can match one only.
-func Literal(pattern string) (name string, ok bool) {
-	var b []byte
-	for i := 0; i < len(pattern); i++ {
-		switch pattern[i] {
-		case '*', '?', '[':
-			return "", false
-		case '\\':
-			if i+1 < len(pattern) {
-				i++
-			}
-		}
-		b = append(b, pattern[i])
-	}
-	return string(b), true
-}

@@ -91,6 +91,7 @@ func NewListener(cfg Config) *Listener {
 	l := &Listener{Config: cfg}
 	l.timer.Init(l)
 	l.channel.Init(Channel, l)
+	l.channel.Quiet = true // Refused says it
 	return l
 }
 

@@ -16,6 +16,6 @@ var fenced = row{
 
 func fencedWire() wire {
 	w := hash
-	w.acquire, w.counts = script.AppendFencedNaming, true
+	w.acquire, w.counts = script.AppendFenced, true
 	return w
 }

@@ -26,7 +26,7 @@ type wire struct {
 
 // hash are the commands for owners that are the fields of a hash.
 var hash = wire{
-	acquire: script.AppendAcquireNaming,
+	acquire: script.AppendAcquire,
 	reenter: script.AppendReenter,
 	leave: func(dst []byte, form resp.ScriptForm, key string, o script.Owner, count int, _ script.Channel) []byte {
 		return script.AppendLeave(dst, form, key, o, count)
@@ -83,37 +83,27 @@ func (k Kind) AppendSeveral(dst []byte, form resp.ScriptForm, key string, owners
 	return script.AppendSeveral(dst, form, key, owners, taker, lease, table[k].counts, k.Channel(key, verb))
 }
 
-// Granted takes the answer to an acquire apart: the code, as acquire.lua has it, and the
-// fencing token, if the kind has one.
-func (k Kind) Granted(v resp.Value) (code resp.Value, token int64) {
-	if !table[k].counts && k.Holder(v) == nil {
-		return v, 0
+// Granted takes the answer to an acquire apart: the code, with the fencing token of a grant if the kind has
+// one; or of a refusal what the holder's lease has left, and the holder, if the answer says who that is.
+func (k Kind) Granted(v resp.Value) (code resp.Value, token int64, holder []byte) {
+	if v.Kind == respwire.KindInt && !table[k].counts {
+		return v, 0, nil
 	}
 	if v.Kind != respwire.KindArray || v.Len() != 2 {
-		return resp.Value{}, 0
+		return resp.Value{}, 0, nil
 	}
 	v.Each(func(i int, e resp.Value) bool {
-		if i == 0 {
+		switch {
+		case i == 0:
 			code = e
-		} else {
+		case e.Kind == respwire.KindBulk:
+			holder = e.Bytes
+		default:
 			token = e.Int
 		}
 		return true
 	})
-	return code, token
-}
-
-// Holder is who has the lock that an acquire was refused, if its answer says so.
-func (k Kind) Holder(v resp.Value) (holder []byte) {
-	if v.Kind == respwire.KindArray && v.Len() == 2 {
-		v.Each(func(_ int, e resp.Value) bool {
-			if e.Kind == respwire.KindBulk {
-				holder = e.Bytes
-			}
-			return true
-		})
-	}
-	return holder
+	return code, token, holder
 }
 
 // Renewal is how grants of a kind are renewed. Those with the same one share scripts.

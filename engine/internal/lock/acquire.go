@@ -220,8 +220,8 @@ func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 			w.tries = 0
 		}
 	}
-	if b := c.Batch; b != nil && b.hold != nil {
-		h.handOvers = b.hold.handOvers + 1
+	if c.before != nil {
+		h.handOvers = c.before.handOvers + 1
 		r.Port.Counters().HandedOver++
 	}
 	h.begin(a, o.Now)

@@ -29,18 +29,17 @@ type Command struct {
 	Head       bool     // acquiring: for the front of waiters, so the wait must hear of it
 	FirstAsync bool     // acquiring: the first command of a LockAsync, sent by that call
 	Kind       uint8    // the engine's, of the owner
+	Batched    uint8    // how many owners it releases beside what it is for: see compensation_batch.go
 	Acks       Acks     // replicas that must acknowledge it
 	Number     uint32   // of a re-entry or a leave: the count afterwards
 	Server     ServerID // where a release goes, a hold's or a compensation's
 	ID         int64
 	Lease      time.Duration // the lease; of a release: what a MinHold has left, if > 0
 
-	// Batch has what the same command releases, before it acquires. See compensation_batch.go.
-	Batch *Batch
-
 	req          *Request
-	hold         *Hold // acquiring: see Writer
-	compensation *Compensation
+	hold         *Hold         // acquiring: see Writer
+	before       *Hold         // acquiring: the hold of this process that the same command releases
+	compensation *Compensation // the first of those that it settles
 
 	Throttle *Throttle // who counts it, if anybody does
 }
@@ -58,7 +57,7 @@ func (c *Command) Writer() *Hold {
 
 // Wanted reports whether anybody wants it still.
 func (c *Command) Wanted() bool {
-	return c.req != nil || c.Batch != nil || c.Action != Acquiring && c.Action != Reentering
+	return c.req != nil || c.Batched != 0 || c.Action != Acquiring && c.Action != Reentering
 }
 
 func (r *Entry) sendAcquire(a *Request, head bool) {
@@ -115,7 +114,7 @@ func (r *Entry) sendRelease(h *Hold) {
 func (r *Entry) sendCompensation(d *Compensation) {
 	c := &r.Cmd
 	c.Action = Compensating
-	c.compensation, c.ID, c.Kind = d, d.ID, d.kind
+	c.compensation, c.ID, c.Kind, d.with = d, d.ID, d.kind, nil
 	r.finishRelease()
 }
 
@@ -174,17 +173,18 @@ const (
 
 // Outcome is what became of a command.
 type Outcome struct {
-	Result       Result
-	Reply        Reply
-	Moving       bool          // the slot is being migrated
-	Begun        bool          // it is a refusal, of a script that had begun: what it did before is done
-	TTL          time.Duration // negative: the key has no expiry
-	Holder       []byte        // of an acquire that was refused: by whom, if that is known; not to be kept
-	Token        int64         // of an acquire: the fencing token, if the kind has one
-	BatchReplies []Reply       // to each release of Command.Batch, if the server has answered them
-	Err          error         // what the server or the connection said, if anything
-	Sent, Now    clock.Instant
-	Ack          Ack // nil: no replicas were asked
+	Result        Result
+	Reply         Reply
+	Moving        bool            // the slot is being migrated
+	Begun         bool            // it is a refusal, of a script that had begun: what it did before is done
+	BatchAnswered bool            // whatever Result is: what is released beside has answers
+	BatchReplies  [maxBatch]Reply // to each of Command.BatchedIDs, if so
+	TTL           time.Duration   // negative: the key has no expiry
+	Holder        []byte          // of an acquire that was refused: by whom, if that is known; not to be kept
+	Token         int64           // of an acquire: the fencing token, if the kind has one
+	Err           error           // what the server or the connection said, if anything
+	Sent, Now     clock.Instant
+	Ack           Ack // nil: no replicas were asked
 }
 
 func (o *Outcome) missing() bool { return o.Ack != nil && o.Ack.Missing() }

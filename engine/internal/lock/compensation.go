@@ -30,6 +30,7 @@ type Compensation struct {
 	ID                int64
 	kind              uint8 // of the grant
 	next              *Compensation
+	with              *Compensation // the next that the same command settles
 	certainty         certainty
 	due               bool          // to be sent now
 	sharedWithReaders bool          // others may keep it in the hash: see extendWriterExpiry
@@ -148,7 +149,7 @@ func (r *Entry) leaseRaised(id int64, until clock.Instant) {
 // compensationReplied goes on after the reply of a release that pays a compensation.
 func (r *Entry) compensationReplied(c *Command, o *Outcome) {
 	d := c.compensation
-	if d == nil {
+	if d.Entry == nil { // dropped while the command was out
 		return
 	}
 	if o.Result == Refused || o.Result == RetryLater {
@@ -177,10 +178,6 @@ func (r *Entry) compensationReplied(c *Command, o *Outcome) {
 // dropCompensation takes a compensation out.
 func (r *Entry) dropCompensation(d *Compensation) {
 	d.Port.Over()
-	if r.Cmd.compensation == d {
-		r.Cmd.compensation = nil
-	}
-	r.Cmd.Batch.drop(d)
 	for p := &r.compensations; *p != nil; p = &(*p).next {
 		if *p == d {
 			*p, d.next, d.Entry = d.next, nil, nil

@@ -6,16 +6,11 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
-// A Batch is what a command releases beside what it is for: compensations, beside another or an acquire, or
+// A command may release owners beside what it is for: compensations, beside another or an acquire, or
 // a hold, beside the acquire of the next one. So an owner that was in doubt costs no round trip
 // before the next try, and a lock is not free between two holds.
 //
 // Each has its own answer. On the server the releases come first.
-type Batch struct {
-	IDs           []int64         // never change
-	compensations []*Compensation // nil: forgiven meanwhile
-	hold          *Hold           // instead of compensations
-}
 
 // maxBatch bounds a command, so that it does not hold up the server.
 const maxBatch = 64
@@ -41,12 +36,12 @@ func (r *Entry) sendCompensations(rd *Ready) bool {
 	alike = alike && !r.Port.Traits(first.kind).ServerQueue // each leaves the queue, too
 	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headNext && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd)) {
 		r.Cmd.Server = r.Port.ServerOf(r.Route)
-		r.addCompensations(nil)
+		r.addCompensations()
 		return true
 	}
 	r.sendCompensation(first)
 	if alike && n > 1 && r.Port.Traits(first.kind).Batches {
-		r.addCompensations(first)
+		r.addCompensations()
 	}
 	return true
 }
@@ -69,14 +64,19 @@ func (r *Entry) mayTake(d *Compensation) bool {
 }
 
 // addCompensations has the command settle the compensations that are due, but for the one that it is for.
-func (r *Entry) addCompensations(but *Compensation) {
-	b := new(Batch)
-	for d := r.compensations; d != nil && len(b.IDs) < maxBatch-1; d = d.next {
-		if d.due && d != but {
-			b.IDs, b.compensations = append(b.IDs, d.ID), append(b.compensations, d)
+func (r *Entry) addCompensations() {
+	c := &r.Cmd
+	first, last := c.compensation, &c.compensation
+	if first != nil {
+		last = &first.with
+	}
+	for d := r.compensations; d != nil && c.Batched < maxBatch-1; d = d.next {
+		if d.due && d != first {
+			*last, last = d, &d.with
+			c.Batched++
 		}
 	}
-	r.Cmd.Batch = b
+	*last = nil
 }
 
 // sendReleaseAndAcquire releases h, and acquires for a.
@@ -84,41 +84,52 @@ func (r *Entry) sendReleaseAndAcquire(h *Hold, a *Request) {
 	h.mustRelease = true // if this is in vain, it is released alone
 	r.sendAcquire(a, true)
 	r.Cmd.Server = r.Port.ServerOf(r.Route)
-	r.Cmd.Batch = &Batch{IDs: []int64{h.ID}, hold: h}
+	r.Cmd.before, r.Cmd.Batched = h, 1
+}
+
+// beside is the first of the compensations that the command settles beside what it is for.
+func (c *Command) beside() *Compensation {
+	if c.Action == Compensating {
+		return c.compensation.with
+	}
+	return c.compensation
+}
+
+// BatchedIDs are the owners that the command releases beside what it is for. They do not change
+// while it is out, whatever becomes of the compensations.
+func (c *Command) BatchedIDs(yield func(id int64) bool) {
+	if c.before != nil {
+		yield(c.before.ID)
+		return
+	}
+	for d := c.beside(); d != nil && yield(d.ID); {
+		d = d.with
+	}
 }
 
 // batchReplied goes on after the reply of a command, for what it has released beside.
 func (r *Entry) batchReplied(c *Command, o *Outcome, rd *Ready) {
-	if c.Batch == nil {
+	if c.Batched == 0 {
 		return
 	}
-	for i, id := range c.Batch.IDs {
-		one := *o
-		if o.BatchReplies != nil {
-			one.Result, one.Reply, one.Err = Replied, o.BatchReplies[i], nil
-		}
-		release := Command{Action: Compensating, Kind: c.Kind, Server: c.Server, ID: id, Batch: c.Batch, hold: c.Batch.hold}
-		if release.hold != nil {
-			release.Action = Releasing
-			r.releaseReplied(&release, &one, rd)
-		} else {
-			release.compensation = c.Batch.compensations[i]
-			r.compensationReplied(&release, &one)
-		}
+	one, release := *o, Command{Action: Compensating, Kind: c.Kind, Batched: c.Batched, Server: c.Server}
+	if o.BatchAnswered {
+		one.Result, one.Err = Replied, nil
+	}
+	if h := c.before; h != nil {
+		release.Action, release.ID, release.hold = Releasing, h.ID, h
+		one.Reply = o.BatchReplies[0]
+		r.releaseReplied(&release, &one, rd)
+		return
+	}
+	for i, d := 0, c.beside(); d != nil; i, d = i+1, d.with {
+		release.ID, release.compensation = d.ID, d
+		one.Reply = o.BatchReplies[i]
+		r.compensationReplied(&release, &one)
 	}
 }
 
 // carries reports whether the command does something to the owner of d.
 func (c *Command) carries(d *Compensation) bool {
-	return c.Action != NoCommand && (c.ID == d.ID || c.Batch != nil && slices.Contains(c.Batch.IDs, d.ID))
-}
-
-// drop takes a compensation out.
-func (b *Batch) drop(d *Compensation) {
-	if b == nil {
-		return
-	}
-	if i := slices.Index(b.compensations, d); i >= 0 {
-		b.compensations[i] = nil
-	}
+	return c.Action != NoCommand && (c.ID == d.ID || slices.Contains(slices.Collect(c.BatchedIDs), d.ID))
 }

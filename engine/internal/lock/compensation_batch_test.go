@@ -19,10 +19,10 @@ func TestAnInDoubtOwnerIsReleasedByTheNextTry(t *testing.T) {
 	inDoubt := r.Cmd.ID
 	l.reply(r, Outcome{Result: Unknown})
 	l.is(r, Acquiring)
-	if r.Cmd.Batch == nil || !slices.Equal(r.Cmd.Batch.IDs, []int64{inDoubt}) || r.Cmd.ID == inDoubt || r.Cmd.Server != 1 {
+	if r.Cmd.Batched == 0 || !slices.Equal(slices.Collect(r.Cmd.BatchedIDs), []int64{inDoubt}) || r.Cmd.ID == inDoubt || r.Cmd.Server != 1 {
 		t.Fatalf("%+v", r.Cmd)
 	}
-	l.reply(r, Outcome{BatchReplies: []Reply{NotOwner}})
+	l.reply(r, Outcome{BatchAnswered: true, BatchReplies: [maxBatch]Reply{NotOwner}})
 	if c.hold == nil || !slices.Equal(l.released, []int64{inDoubt}) {
 		t.Errorf("%+v, released %v", c, l.released)
 	}
@@ -34,7 +34,7 @@ func TestAnInDoubtOwnerIsReleasedByTheNextTry(t *testing.T) {
 	l.now = d.at
 	l.does(func(rd *Ready) { d.Fired(l.now, rd) })
 	l.is(r, Compensating) // nobody tries now
-	if r.Cmd.Batch != nil {
+	if r.Cmd.Batched != 0 {
 		t.Errorf("%+v", r.Cmd)
 	}
 }
@@ -50,11 +50,11 @@ func TestResource_FencedGrantThatNobodyWants_IsReleasedAlone(t *testing.T) {
 	unwanted := r.Cmd.ID
 	l.reply(r, Outcome{Token: 7})
 	l.is(r, Compensating)
-	if r.Cmd.ID != unwanted || r.Cmd.Batch != nil {
+	if r.Cmd.ID != unwanted || r.Cmd.Batched != 0 {
 		t.Fatalf("%+v", r.Cmd)
 	}
 	l.reply(r, Outcome{})
-	if l.is(r, Acquiring); r.Cmd.Batch != nil || r.compensations != nil {
+	if l.is(r, Acquiring); r.Cmd.Batched != 0 || r.compensations != nil {
 		t.Fatalf("%+v", r.Cmd)
 	}
 	if l.reply(r, Outcome{Token: 8}); second.hold == nil {
@@ -72,9 +72,9 @@ func TestATryMayFailAndWhatItTookAlongBeSettled(t *testing.T) {
 		next          CommandKind
 		fails         bool
 	}{
-		"held":              {Outcome{Reply: HeldByOther, TTL: time.Second, BatchReplies: []Reply{OK}}, 0, NoCommand, false},
-		"no right to take":  {Outcome{Result: Refused, Err: why, BatchReplies: []Reply{OK}}, 1, Compensating, true}, // what was taken
-		"busy for the try":  {Outcome{Result: RetryLater, Err: why, BatchReplies: []Reply{OK}}, 0, NoCommand, false},
+		"held":              {Outcome{Reply: HeldByOther, TTL: time.Second, BatchAnswered: true}, 0, NoCommand, false},
+		"no right to take":  {Outcome{Result: Refused, Err: why, BatchAnswered: true}, 1, Compensating, true}, // what was taken
+		"busy for the try":  {Outcome{Result: RetryLater, Err: why, BatchAnswered: true}, 0, NoCommand, false},
 		"busy for all":      {Outcome{Result: RetryLater, Err: why}, 1, NoCommand, false},
 		"unanswered":        {Outcome{Result: Unknown, Err: why}, 2, Acquiring, false},
 		"not sent":          {Outcome{Result: NotSent, Err: why}, 1, NoCommand, false},
@@ -84,7 +84,7 @@ func TestATryMayFailAndWhatItTookAlongBeSettled(t *testing.T) {
 		r := l.name()
 		c := l.ask(r, false)
 		l.reply(r, Outcome{Result: Unknown})
-		if r.Cmd.Batch == nil {
+		if r.Cmd.Batched == 0 {
 			t.Fatalf("%+v", r.Cmd)
 		}
 		l.reply(r, x.o)
@@ -109,13 +109,12 @@ func TestCompensationsOfANameAreSettledTogether(t *testing.T) {
 	}
 	l.does(r.Advance)
 	l.is(r, Compensating)
-	if n := len(r.Cmd.Batch.IDs); n != maxBatch-1 || slices.Contains(r.Cmd.Batch.IDs, r.Cmd.ID) {
-		t.Fatalf("owner %d, and %d: %v", r.Cmd.ID, n, r.Cmd.Batch.IDs)
+	if ids := slices.Collect(r.Cmd.BatchedIDs); len(ids) != maxBatch-1 || slices.Contains(ids, r.Cmd.ID) {
+		t.Fatalf("owner %d, and %d: %v", r.Cmd.ID, len(ids), ids)
 	}
 	gone := r.compensations.next.next
-	also := make([]Reply, len(r.Cmd.Batch.IDs))
 	r.dropCompensation(gone) // meanwhile
-	l.reply(r, Outcome{BatchReplies: also})
+	l.reply(r, Outcome{BatchAnswered: true})
 	l.is(r, Compensating)
 	if n := r.View().Compensations; n != 100-maxBatch {
 		t.Errorf("%d debts are left", n)
@@ -157,7 +156,7 @@ func TestWhatIsUnlikeIsNotSettledTogether(t *testing.T) {
 		}
 		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		l.is(r, Compensating)
-		if together := r.Cmd.Batch != nil; together != (x.pending == nil) {
+		if together := r.Cmd.Batched != 0; together != (x.pending == nil) {
 			t.Errorf("%s: the debts together: %v", name, together)
 		}
 	}
@@ -176,7 +175,7 @@ func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
 		t.Error("it is not wanted")
 	}
 	id := r.Cmd.ID
-	l.reply(r, Outcome{BatchReplies: []Reply{OK}}) // granted to nobody
+	l.reply(r, Outcome{BatchAnswered: true}) // granted to nobody
 	l.is(r, Compensating)
 	if r.Cmd.ID != id {
 		t.Errorf("owner %d, want %d", r.Cmd.ID, id)
@@ -193,8 +192,8 @@ func TestATryIsTakenAlongOnlyByAllCompensations(t *testing.T) {
 			r.compensate(int64(101+id), 0, certain, time.Second, l.now.Add(time.Second))
 		}
 		l.ask(r, true)
-		if r.Cmd.Action != want || len(r.Cmd.Batch.IDs) != maxBatch-1 {
-			t.Errorf("%d debts: command %d settles %d more", compensations, r.Cmd.Action, len(r.Cmd.Batch.IDs))
+		if r.Cmd.Action != want || r.Cmd.Batched != maxBatch-1 {
+			t.Errorf("%d debts: command %d settles %d more", compensations, r.Cmd.Action, r.Cmd.Batched)
 		}
 	}
 }
@@ -216,8 +215,8 @@ func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
 	first := r.Cmd.ID
 	l.reply(r, Outcome{Result: Unknown}) // owed
 	l.is(r, Compensating)
-	if r.Cmd.ID != first || r.Cmd.Batch != nil {
-		t.Errorf("the release of %d, with %v", r.Cmd.ID, r.Cmd.Batch)
+	if r.Cmd.ID != first || r.Cmd.Batched != 0 {
+		t.Errorf("the release of %d, with %d more", r.Cmd.ID, r.Cmd.Batched)
 	}
 	l.reply(r, Outcome{Reply: NotOwner})
 	l.is(r, Acquiring)
@@ -241,8 +240,9 @@ func (l *lab) both(r *Entry) (first, second *caller, u *leaver) {
 	l.reply(r, Outcome{Token: 7})
 	u = l.unlock(first.hold)
 	l.is(r, Acquiring)
-	if c := &r.Cmd; !slices.Equal(c.Batch.IDs, []int64{first.hold.ID}) || c.ID == first.hold.ID || c.Lease != l.cfg.Lease || c.Server != 1 {
-		l.t.Fatalf("%d is acquired for %v at %d, and %v released", c.ID, c.Lease, c.Server, c.Batch.IDs)
+	c := &r.Cmd
+	if ids := slices.Collect(c.BatchedIDs); !slices.Equal(ids, []int64{first.hold.ID}) || c.ID == first.hold.ID || c.Lease != l.cfg.Lease || c.Server != 1 {
+		l.t.Fatalf("%d is acquired for %v at %d, and %v released", c.ID, c.Lease, c.Server, ids)
 	}
 	return first, second, u
 }
@@ -265,7 +265,7 @@ func TestResource_FencedWithAWaiter_ReleasesAndAcquiresInOneCommand(t *testing.T
 	}
 	sent, owner := l.now, r.Cmd.ID
 	l.now = l.now.Add(2 * time.Millisecond)
-	l.reply(r, Outcome{Sent: sent, Token: 8, BatchReplies: []Reply{OK}})
+	l.reply(r, Outcome{Sent: sent, Token: 8, BatchAnswered: true})
 	l.is(r, NoCommand)
 	h := second.hold
 	if u.delivered != 1 || u.Err != nil || second.delivered != 1 || h == nil || h.Token() != 8 || h.ID != owner || !h.Local() {
@@ -300,7 +300,7 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 			}
 			l.is(r, Acquiring)
 			c, next = next, l.askFenced(r)
-			l.reply(r, Outcome{Token: 2 + i, BatchReplies: []Reply{OK}})
+			l.reply(r, Outcome{Token: 2 + i, BatchAnswered: true})
 			if at := r.sub.Port.(*bell).at; at.Sub(l.now) <= yieldMost {
 				t.Errorf("%s: the next one of this process skips a turn, until %v", what, at)
 			}
@@ -342,7 +342,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	if r.Cmd.Acks != 1 {
 		t.Errorf("it wants %d replicas", r.Cmd.Acks)
 	}
-	l.reply(r, Outcome{Ack: enough{}, BatchReplies: []Reply{OK}})
+	l.reply(r, Outcome{Ack: enough{}, BatchAnswered: true})
 	if second.hold == nil || second.hold.Acked() != 1 {
 		t.Fatalf("%+v", second)
 	}
@@ -350,7 +350,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	u := l.unlock(second.hold)
 	l.is(r, Acquiring)
 	owner := r.Cmd.ID
-	l.reply(r, Outcome{Ack: tooFew{}, BatchReplies: []Reply{OK}})
+	l.reply(r, Outcome{Ack: tooFew{}, BatchAnswered: true})
 	if u.Err != nil || u.delivered != 1 || third.hold != nil || third.err == nil {
 		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
 	}
@@ -441,8 +441,8 @@ func TestResource_ReleaseAndAcquireOfALostHold_TellsTheUnlock(t *testing.T) {
 		has    bool
 		fails  bool
 	}{
-		"gone":         {Outcome{BatchReplies: []Reply{NotOwner}, Token: 8}, RemovedOnServer, true, false},
-		"another's":    {Outcome{BatchReplies: []Reply{NotOwner}, Reply: HeldByOther, TTL: time.Second}, RemovedOnServer, false, false},
+		"gone":         {Outcome{BatchAnswered: true, BatchReplies: [maxBatch]Reply{NotOwner}, Token: 8}, RemovedOnServer, true, false},
+		"another's":    {Outcome{BatchAnswered: true, BatchReplies: [maxBatch]Reply{NotOwner}, Reply: HeldByOther, TTL: time.Second}, RemovedOnServer, false, false},
 		"another type": {Outcome{Result: WrongType, Err: errors.New("no")}, KeyOverwritten, false, true},
 	} {
 		l := newHandOverLab(t)
@@ -468,8 +468,8 @@ func TestResource_ReleaseAndAcquireRefused_TriesAgainIfAMessageCame(t *testing.T
 	r := l.name()
 	l.both(r)
 	l.does(r.sub.OnMessage)
-	l.reply(r, Outcome{BatchReplies: []Reply{OK}, Reply: HeldByOther, TTL: time.Minute})
-	if l.is(r, Acquiring); r.Cmd.Batch != nil {
+	l.reply(r, Outcome{BatchAnswered: true, Reply: HeldByOther, TTL: time.Minute})
+	if l.is(r, Acquiring); r.Cmd.Batched != 0 {
 		t.Errorf("%+v", r.Cmd)
 	}
 }
@@ -486,11 +486,11 @@ func TestResource_ReleaseAndAcquireForNobody_GivesItBack(t *testing.T) {
 	if second.err == nil || !r.Cmd.Wanted() {
 		t.Fatal("it is a release, too")
 	}
-	l.reply(r, Outcome{Token: 8, BatchReplies: []Reply{OK}})
+	l.reply(r, Outcome{Token: 8, BatchAnswered: true})
 	if u.delivered != 1 || u.Err != nil || third.hold != nil {
 		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
 	}
-	if l.is(r, Compensating); r.Cmd.ID != owner || r.Cmd.Batch != nil {
+	if l.is(r, Compensating); r.Cmd.ID != owner || r.Cmd.Batched != 0 {
 		t.Errorf("%+v is given back, want %d", r.Cmd, owner)
 	}
 	if l.reply(r, Outcome{}); r.Cmd.Action != Acquiring || r.Cmd.req != &third.Request {
@@ -510,7 +510,7 @@ func TestResource_ReleaseAndAcquireAnsweredLate_GrantsTheNextOne(t *testing.T) {
 		t.Fatalf("unlocked: %v", u.Err)
 	}
 	l.is(r, Acquiring)
-	l.reply(r, Outcome{Sent: l.now, Token: 8, BatchReplies: []Reply{OK}})
+	l.reply(r, Outcome{Sent: l.now, Token: 8, BatchAnswered: true})
 	if second.hold == nil || second.hold.Token() != 8 {
 		t.Errorf("%+v", second)
 	}

@@ -21,8 +21,8 @@ import "github.com/pawl-lock/pawl/engine/internal/waitq"
 //
 //  2. The contexts of a hold that has ended belong to the goroutine that ends them;
 //     nothing else touches the set.
-//  3. Done of a hold is closed when no context of it or of its re-entries is left.
-//     So the Dones of a name wait for all whose contexts are ending (unannounced).
+//  3. Done of a hold is closed when no context of it or of its re-entries is left, whichever
+//     ended first (holdExtra.ending).
 
 // Context is what ends with a hold, before its release: a context, or a Hold.
 type Context interface {
@@ -57,20 +57,16 @@ func (h *Hold) NextEnded() *Hold { return h.extra.nextEnded }
 // announce arranges that the contexts and Done of h learn of its end.
 func (h *Hold) announce(rd *Ready) {
 	r := h.Entry
-	n := 0
-	if h.extra != nil {
-		n = h.extra.contexts.Len()
-	}
-	if n == 0 && r.endingContexts == 0 {
-		h.Port.CloseDone()
-		return
-	}
-	x := h.more()
-	x.unannounced, x.nextUnannounced, r.unannounced = true, r.unannounced, h
-	if n > 0 {
+	if x := h.extra; x != nil && x.contexts.Len() > 0 {
 		r.endingContexts++
 		x.nextEnded, rd.Ended = rd.Ended, h
-		rd.Contexts += n
+		rd.Contexts += x.contexts.Len()
+		for of := h; of != nil; of = of.Parent {
+			of.more().ending++
+		}
+	}
+	if h.IsAnnounced() {
+		h.Port.CloseDone()
 	}
 }
 
@@ -78,20 +74,19 @@ func (h *Hold) announce(rd *Ready) {
 func (r *Entry) ContextsEnded(ended *Hold, rd *Ready) {
 	for h := ended; h != nil; {
 		x := h.extra
-		h, x.nextEnded, x.contexts = x.nextEnded, nil, waitq.Set[Context]{}
 		r.endingContexts--
-	}
-	for r.endingContexts == 0 && r.unannounced != nil {
-		h := r.unannounced
-		x := h.extra
-		r.unannounced, x.nextUnannounced, x.unannounced = x.nextUnannounced, nil, false
-		h.Port.CloseDone()
-		h.endHere(rd)
+		for of := h; of != nil; of = of.Parent {
+			if of.extra.ending--; of.IsAnnounced() {
+				of.Port.CloseDone()
+				of.endHere(rd)
+			}
+		}
+		h, x.nextEnded, x.contexts = x.nextEnded, nil, waitq.Set[Context]{}
 	}
 	r.Advance(rd)
 }
 
 // IsAnnounced reports whether h has ended and everybody knows.
 func (h *Hold) IsAnnounced() bool {
-	return h.ended && (h.extra == nil || !h.extra.unannounced)
+	return h.ended && (h.extra == nil || h.extra.ending == 0)
 }

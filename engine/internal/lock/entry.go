@@ -61,7 +61,6 @@ type Entry struct {
 	Family         uint8       // the engine's
 	ReaderIndex    int32       // the engine's, not 0 if each request of the name has an Entry of its own
 	endingContexts uint32      // holds that ended and whose contexts have not: see contexts.go
-	unannounced    *Hold       // holds that ended while contexts of the name have not
 }
 
 // Blocked says why no command of the name may be sent.
@@ -151,13 +150,7 @@ func (r *Entry) serveHold(rd *Ready) bool {
 			r.sendExtend(h)
 			return true
 		}
-		for h.reentered() && h.pending() {
-			a, _ := h.extra.children.Front()
-			if !a.Try {
-				break
-			}
-			a.refuseLocal(h, rd) // it waited for the answer to another TryLock
-		}
+		h.refuseTries(rd)
 		if h.child == nil && h.extra != nil {
 			if a, ok := h.extra.children.Front(); ok {
 				r.sendReenter(a)
@@ -166,6 +159,17 @@ func (r *Entry) serveHold(rd *Ready) bool {
 		}
 	}
 	return false
+}
+
+// refuseTries refuses the TryLocks that waited for the answer to another one, which has re-entered h.
+func (h *Hold) refuseTries(rd *Ready) {
+	for h.reentered() && h.pending() {
+		a, _ := h.extra.children.Front()
+		if !a.Try {
+			return
+		}
+		a.refuseLocal(h, rd)
+	}
 }
 
 // serveTry lets the first TryLock make its attempt, or refuses it if this process

@@ -84,6 +84,11 @@ func milliseconds(at clock.Instant) shortInstant {
 
 func (t shortInstant) before(other shortInstant) bool { return int32(other-t) > 0 }
 
+// until is the time from then to now. A shortInstant tells no more than 49 days apart.
+func (t shortInstant) until(now clock.Instant) time.Duration {
+	return time.Duration(milliseconds(now)-t) * time.Millisecond
+}
+
 // plain reports whether the hold leaves its grant as a grant of now would be: renewed by the
 // watchdog, with a count of one, and nothing to come.
 func (h *Hold) plain() bool {
@@ -256,8 +261,8 @@ func (r *Entry) AdvanceReader(why error, rd *Ready) {
 	if !r.unblock(BehindWriter) {
 		return
 	}
-	for a := r.First(); a != nil && why != nil; a = r.First() {
-		a.fail(why, rd)
+	if why != nil {
+		failEach(&r.waiters, why, rd)
 	}
 	r.Advance(rd)
 }

@@ -36,8 +36,8 @@ type Hold struct {
 	ended         bool         // it was released or lost
 	inheritsLease bool         // a child without a lease of its own: its parent's time counts
 	mustRelease   bool         // its grant is released, not handed over: see renewable, lengthens and Unlock.ByNobody
-	place         int32        // in Grant.joined
-	since         shortInstant // its grant, or when it took over; see inspect.go
+	place         int32        // in Grant.joined; -1: it has left
+	since         shortInstant // its grant, or when it took over
 
 	// ownUntil bounds what the user may count on, beside the grant and the outer holds:
 	// MaxHold, the lease of a re-entry. It is past when the hold has ended. A clock.Instant.
@@ -66,14 +66,13 @@ type holdExtra struct {
 	result         error // why it was lost; or what its release said, if it did not succeed
 	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
 
-	contexts        waitq.Set[Context]
-	token           int64 // the grant's fencing token, of the outermost hold
-	acked           int32 // replicas that had what validUntil counts from
-	lost            bool
-	unannounced     bool  // in the entry's list
-	ofQuorum        bool  // it is one of several servers'
-	nextEnded       *Hold // in a Ready
-	nextUnannounced *Hold
+	contexts  waitq.Set[Context]
+	token     int64  // the grant's fencing token, of the outermost hold
+	acked     int32  // replicas that had what validUntil counts from
+	ending    uint32 // how many have ended, of it and its re-entries, and their contexts have not
+	lost      bool
+	ofQuorum  bool  // it is one of several servers'
+	nextEnded *Hold // in a Ready
 }
 
 func (h *Hold) more() *holdExtra {
@@ -270,13 +269,15 @@ func (h *Hold) Fired(now clock.Instant, rd *Ready) {
 			h.Entry.advanceAfterEnd(rd)
 		}
 	case releasing:
-		if now < h.releaseBy() {
+		switch {
+		case h.joint && h.Parent != nil: // no server is asked: its contexts are ending
+		case now < h.releaseBy():
 			// It was armed for the hold, or for what the server had before an Extend.
 			h.boundRelease()
-			break
+		default:
+			h.giveUpRelease(rd)
+			h.Entry.advanceAfterEnd(rd)
 		}
-		h.giveUpRelease(rd)
-		h.Entry.advanceAfterEnd(rd)
 	}
 }
 

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -122,13 +123,7 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, rd *Ready) {
 	if x == nil {
 		return
 	}
-	for {
-		a, ok := x.children.Front()
-		if !ok {
-			break
-		}
-		a.fail(why, rd)
-	}
+	failEach(&x.children, why, rd)
 	if x.extend != nil {
 		x.extend.finish(h.extendable())
 		x.extend = nil
@@ -167,9 +162,8 @@ func (r *Entry) StopWaiting(rd *Ready) {
 	if r.hold != nil {
 		r.hold.Each(func(h *Hold) {
 			for ; h != nil; h = h.child {
-				for h.pending() {
-					a, _ := h.extra.children.Front()
-					a.fail(lockerr.ErrClosed, rd)
+				if h.extra != nil {
+					failEach(&h.extra.children, lockerr.ErrClosed, rd)
 				}
 			}
 		})
@@ -179,13 +173,14 @@ func (r *Entry) StopWaiting(rd *Ready) {
 }
 
 func (r *Entry) failAll(rd *Ready) {
-	for r.tries.Len() > 0 {
-		a, _ := r.tries.Front()
-		a.fail(lockerr.ErrClosed, rd)
-	}
-	for r.waiters.Len() > 0 {
-		a, _ := r.waiters.Front()
-		a.fail(lockerr.ErrClosed, rd)
+	failEach(r.tries, lockerr.ErrClosed, rd)
+	failEach(&r.waiters, lockerr.ErrClosed, rd)
+}
+
+// failEach fails all requests of a list, which may be nil.
+func failEach(list *waitq.List[*Request], why error, rd *Ready) {
+	for a, ok := list.Front(); ok; a, ok = list.Front() {
+		a.fail(why, rd)
 	}
 }
 

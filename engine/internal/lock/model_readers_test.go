@@ -26,7 +26,7 @@ func TestReaders_JoinsAFixedLease(t *testing.T) {
 		l.reply(r, Outcome{})
 	}
 	if r.Cmd.Action == Acquiring {
-		l.reply(r, Outcome{BatchReplies: make([]Reply, 1)})
+		l.reply(r, Outcome{BatchAnswered: true})
 	}
 	if x.hold == nil {
 		t.Fatalf("%+v %v", r.View(), x.err)
@@ -62,7 +62,7 @@ func TestReaders_QueueDangles(t *testing.T) {
 	r := x.res
 	l.does(func(rd *Ready) { x.Cancel(lockerr.Cancel{Cause: errors.New("its context, which A's hold ended")}, rd) })
 	for r.Cmd.Action != NoCommand {
-		l.reply(r, Outcome{BatchReplies: make([]Reply, 1)})
+		l.reply(r, Outcome{BatchAnswered: true})
 	}
 	if !r.Detached {
 		t.Fatalf("%+v", r.View())
@@ -90,7 +90,6 @@ func TestReaders_SleepsThoughTheGrantIsOpen(t *testing.T) {
 	var rd Ready // it has left, or was deleted
 	try.res.Replied(&Outcome{Sent: l.now, Now: l.now}, &rd)
 	rd.Deliver()
-	l.does(rd.Wake.Woken)
 	if try.hold == nil {
 		t.Fatal(try.err)
 	}
@@ -155,7 +154,7 @@ func TestReaders_UnlockHangsAfterAJoinOfAFixedLease(t *testing.T) {
 		l.reply(r, Outcome{})
 	}
 	if r.Cmd.Action == Acquiring {
-		l.reply(r, Outcome{BatchReplies: make([]Reply, 1)})
+		l.reply(r, Outcome{BatchAnswered: true})
 	}
 	b := l.come(once)
 	if b.hold == nil {

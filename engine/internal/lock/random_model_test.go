@@ -32,7 +32,7 @@ type journey struct {
 	left     map[*Grant]bool // the renewals
 	grants   map[*Grant]int  // of each grant
 	lastly   clock.Instant   // the latest renewal was sent
-	late     []Command       // that the server reads later, though nobody gets the answer
+	late     []encoded       // that the server reads later, though nobody gets the answer
 	lateBy   clock.Instant
 	notified []*Hold // whose contexts are still to end
 	minEnd   clock.Instant
@@ -98,13 +98,17 @@ func (j *journey) release(id int64, rest time.Duration) Reply {
 	return OK
 }
 
+// encoded is a command as its bytes are: they do not change.
+type encoded struct {
+	Command
+	beside []int64
+}
+
 // executes is what the scripts do.
-func (j *journey) executes(c *Command) (o Outcome) {
+func (j *journey) executes(c *encoded) (o Outcome) {
 	j.lapse()
-	if c.Batch != nil {
-		for _, id := range c.Batch.IDs {
-			o.BatchReplies = append(o.BatchReplies, j.release(id, 0))
-		}
+	for i, id := range c.beside {
+		o.BatchAnswered, o.BatchReplies[i] = true, j.release(id, 0)
 	}
 	switch c.Action {
 	case Acquiring:

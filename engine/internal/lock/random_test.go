@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func (j *journey) unlockOne(i int) {
 }
 
 func (j *journey) answer(calm bool) {
-	c := j.r.Cmd
+	c := encoded{j.r.Cmd, slices.Collect(j.r.Cmd.BatchedIDs)}
 	if c.Action == NoCommand {
 		return
 	}
@@ -90,13 +91,13 @@ func (j *journey) answer(calm bool) {
 		// Of a batch the releases come first. A compensation that cannot be released is not asked for again.
 		if c.Action == Compensating || j.rnd.IntN(2) == 0 {
 			j.executes(&c)
-		} else if c.Batch != nil {
-			j.executes(&Command{Batch: c.Batch})
+		} else if c.Batched != 0 {
+			j.executes(&encoded{beside: c.beside})
 		}
 	}
 	if o.Result != Replied {
 		o.Err = errors.New("no")
-		o.BatchReplies = nil
+		o.BatchAnswered = false
 	}
 	o.Now = j.now
 	j.log("the answer to %d for %d: %+v; the server has %d", c.Action, c.ID, o, j.owner)
@@ -330,7 +331,7 @@ func (j *journey) finish() {
 	}
 }
 
-const seeds = 2000
+const seeds = 800
 
 // Whatever callers, the server and the network do: one has the lock by the server's record, each Unlock
 // and each request is told once, turns end, and nothing is left. See journey.

@@ -35,10 +35,11 @@ import (
 //     unlocks: releasing
 //     waits for a connection
 //     .                            does not join: asks as an owner of its own
-//  2. Tenure.joined has all holds of the grant, and Entry.hold is the first of them. An unlocked hold
-//     leaves at once if there are others. The last one is released as in any Entry.
+//  2. Grant.joined has all holds of the grant, and Entry.hold is the first of them. An unlocked hold
+//     leaves at once if there are others, and its Unlock returns when its contexts have ended. The last one is
+//     released as in any Entry.
 //  3. A loss of the grant ends all of its holds in one transition. While contexts of any of them are alive,
-//     neither the compensation nor the release of the last one is sent (Resource.endingContexts).
+//     neither the compensation nor the release of the last one is sent (Entry.endingContexts).
 //  4. An Entry of readers has a hold or waiters, never both. So waiters that are BehindWriter a writer do
 //     not hold back the release that this writer waits for.
 //  5. The server counts a joint owner once. Re-entries are counted here, one at a time, and their leases end
@@ -98,29 +99,27 @@ func (s *Readers) open() *Hold {
 	return s.grant.timely() // nil once it has ended: its time is over then
 }
 
-// share has the waiters of r join what was granted to r just now, and readers that arrive from now on.
+// share has the waiters of r, and of the queue, join what was granted to r just now, and readers that arrive
+// from now on.
 func (r *Entry) share(now clock.Instant, rd *Ready) {
 	s := r.Port.Readers(r)
-	if r.ReaderIndex == 0 && s != nil {
-		s.grant = nil // a writer was granted the lock, so this grant was removed; its renewal will tell
-	}
 	if !r.hold.joint {
-		if s != nil && s.grant == r {
-			s.grant = nil // it was lost, and a request that was to re-enter it has the lock for itself
+		if s != nil && (r.ReaderIndex == 0 || s.grant == r) {
+			// A writer was granted the lock, so this grant was removed; its renewal will tell. Or it was lost,
+			// and a request that was to re-enter it has the lock for itself.
+			s.grant = nil
 		}
 		return
 	}
 	if s.open() == nil {
 		s.grant, s.turnEnds = r, now.Add(r.Port.Config().HandOverFor)
 	}
-	switch q := s.queue; q {
-	case nil:
-	case r:
-		s.queue = nil
-	default:
-		rd.Wake = q // it sleeps because of somebody else's lock: its waiters join
-	}
 	r.joinAll(r.hold, now, rd)
+	if q := s.queue; q == r || q != nil && q.blocked != BehindWriter && s.open() != nil {
+		s.queue = nil
+		q.joinAll(r.hold, now, rd) // whatever became of their attempt, which may be out
+		q.finishTransition()
+	}
 }
 
 // admitReaders has the waiters of r join the grant. After its turn they sleep once, waiting for the release. It reports
@@ -189,34 +188,32 @@ func (h *Hold) join(a *Request, now clock.Instant, rd *Ready) {
 	a.grant(next, rd)
 }
 
-// leaveOthers takes h out of its grant. It reports false, and does nothing, if h is the last hold.
+// leaveOthers takes h out of its grant, once. It reports false, and does nothing, if h is the last hold.
 func (h *Hold) leaveOthers() bool {
-	if h.joined == nil || len(h.joined.holds) == 1 {
-		return false
+	if h.place < 0 || h.joined == nil || len(h.joined.holds) == 1 {
+		return h.place < 0
 	}
 	all := h.joined.holds
 	last := all[len(all)-1]
-	all[h.place], last.place = last, h.place
+	all[h.place], last.place, h.place = last, h.place, -1
 	all[len(all)-1] = nil
 	h.joined.holds = all[:len(all)-1]
 	h.Entry.hold = all[0]
 	return true
 }
 
-// endHere completes the end of a joint hold that the server does not count: one of several, or a re-entry
-// whose contexts have ended. Then the next re-entry has its turn.
+// endHere completes the end of a joint hold that the server does not count, one of several or a re-entry,
+// once its contexts have ended. Then the next re-entry has its turn.
 func (h *Hold) endHere(rd *Ready) {
 	switch {
 	case !h.joint:
-	case h.Parent == nil && h.state == releasing && h.leaveOthers():
+	case h.Parent == nil && h.state == releasing && h.leaveOthers() && h.IsAnnounced():
 		h.released(nil, rd)
 	case h.Parent != nil && h.IsAnnounced():
 		if h.state == releasing {
 			h.released(nil, rd)
 		}
-		if h.Parent.child == h {
-			h.Parent.child = nil
-		}
+		h.Parent.child = nil
 		h.Parent.reenterHere(rd)
 	}
 }
@@ -229,4 +226,5 @@ func (h *Hold) reenterHere(rd *Ready) {
 	a, _ := h.extra.children.Front()
 	now := h.Entry.Port.Now()
 	h.Entry.reenterReplied(&Command{Action: Reentering, req: a}, &Outcome{Sent: now, Now: now}, rd)
+	h.refuseTries(rd)
 }

@@ -236,31 +236,6 @@ type notified struct{ why error }
 
 func (c *notified) End(why error) { c.why = why }
 
-// While a context of one that has left is alive, the last one is not released.
-func TestReaders_TheContextsOfOne_KeepTheReleaseBack(t *testing.T) {
-	t.Parallel()
-	l := newReadersLab(t)
-	a := l.granted()
-	b := l.joined(a)
-	a.hold.Bind(new(notified))
-	var rd Ready
-	u := new(leaver)
-	u.Port = u
-	a.hold.Unlock(&u.Unlock, &rd)
-	rd.Deliver()
-	if rd.Ended != &a.hold.Hold || u.delivered != 1 || a.hold.notified {
-		t.Fatalf("%+v, %+v", u, a.hold)
-	}
-	last := l.unlock(b.hold)
-	if l.is(a.hold.Entry, NoCommand); last.delivered != 0 {
-		t.Fatal("a context is alive")
-	}
-	if sent := l.does(func(rd *Ready) { a.hold.Entry.ContextsEnded(&a.hold.Hold, rd) }); sent != a.hold.Entry || !a.hold.notified {
-		t.Fatal("it does not go on")
-	}
-	l.is(a.hold.Entry, Releasing)
-}
-
 // After its turn a grant is joined by nobody for a moment. If it is released by then, others have a
 // chance; if it is not, a new turn begins.
 func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
@@ -539,7 +514,12 @@ func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
 	l.now = l.now.Add(2 * time.Second)
 	l.does(func(rd *Ready) { short.hold.Fired(l.now, rd) })
 	before := l.count.Released
-	if l.unlock(b.hold); l.count.Released != before+1 {
+	u := l.unlock(b.hold)
+	if u.delivered != 0 {
+		t.Error("a context is alive")
+	}
+	l.does(func(rd *Ready) { grant.ContextsEnded(&short.hold.Hold, rd) })
+	if u.delivered != 1 || l.count.Released != before+1 {
 		t.Errorf("%d were released", l.count.Released-before)
 	}
 }
@@ -575,5 +555,45 @@ func TestReaders_StopWaiting_EndsAllThatWaits(t *testing.T) {
 	l.does(func(rd *Ready) { a.hold.Entry.EndHold(rd) })
 	if b.hold.IsLive() || inner[0].hold.IsLive() || l.count.Held != 0 {
 		t.Errorf("%+v", l.count)
+	}
+}
+
+// A TryLock gets the lock while the attempt of those that wait is paused, out, or has no connection. They join.
+func TestReaders_WhatATryLockGets_IsJoinedByAllThatWait(t *testing.T) {
+	t.Parallel()
+	for what, befalls := range map[string]func(l *readersLab, r *Entry){
+		"refused, asleep": func(l *readersLab, r *Entry) { l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour}) },
+		"paused":          func(l *readersLab, r *Entry) { l.reply(r, Outcome{Result: RetryLater}) },
+		"in doubt":        func(l *readersLab, r *Entry) { l.reply(r, Outcome{Result: Unknown}) },
+		"stalled":         func(l *readersLab, r *Entry) { l.reply(r, Outcome{Result: NotSent}) },
+		"out":             func(*readersLab, *Entry) {},
+	} {
+		l := newReadersLab(t)
+		a, b := l.come(), l.come()
+		q := a.res
+		befalls(l, q)
+		try := l.granted(once)
+		if a.hold == nil || b.hold == nil {
+			t.Errorf("%s: they wait: %+v", what, q.View())
+			continue
+		}
+		l.has(a, try)
+		l.has(b, try)
+		if l.joined(try); l.readers.queue != nil {
+			t.Errorf("%s: a place where nobody waits", what)
+		}
+		switch what {
+		case "out":
+			l.reply(q, Outcome{})
+			l.is(q, Compensating)
+			l.reply(q, Outcome{})
+		case "paused":
+			l.does(func(rd *Ready) { q.PauseOver(rd) })
+		case "in doubt":
+			continue // it has an owner to give back
+		}
+		if !q.Detached {
+			t.Errorf("%s: it is left: %+v", what, q.View())
+		}
 	}
 }

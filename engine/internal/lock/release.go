@@ -107,7 +107,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 			h.mayCountMore = h.mayCountMore && c.Number > 1
 		} else if h.joint {
 			r.Port.Readers(r).yield(o)
-		} else if h.handOvers > 0 && c.Batch == nil {
+		} else if h.handOvers > 0 && c.Batched == 0 {
 			r.yield(o)
 		}
 	case (o.Result == Replied || o.Result == WrongType) && h.releaseInDoubt && c.Action == Releasing:

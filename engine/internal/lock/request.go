@@ -31,7 +31,7 @@ type Request struct {
 
 	Attempts uint16       // as many as fit
 	Acks     Acks         // replicas that must have the grant
-	since    shortInstant // when it began to wait; see inspect.go
+	since    shortInstant // when it began to wait
 	Kind     uint8        // the engine's
 	// Permits is how many it wants besides the first, of a kind that is MultiHolder. They are the last
 	// byte of its owners' numbers, so whatever has the number of one knows how many it has.
@@ -268,4 +268,22 @@ func (a *Request) Deadline() Deadline {
 		return nil
 	}
 	return a.extra.deadline
+}
+
+// Origin is where a request comes from, for those who look at it: the engine fills it in.
+type Origin struct {
+	Stack []uintptr // the program counters of the call; nil: not recorded
+	Under Context   // the innermost hold that its context carried; nil: none
+}
+
+// waitsFrom notes when a request began to wait. A head whose first command is out does not wait yet:
+// it is noted when that is refused.
+func (a *Request) waitsFrom(at clock.Instant) { a.since = milliseconds(at) }
+
+// Waited is how long it has waited. It is called under the shard's lock, as all methods below.
+func (a *Request) Waited(now clock.Instant) time.Duration {
+	if a.since == 0 {
+		return 0 // its first command is out
+	}
+	return a.since.until(now)
 }

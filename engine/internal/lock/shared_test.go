@@ -152,13 +152,13 @@ func TestPermitsInDoubtAreNotBatched(t *testing.T) {
 	l.reply(r, Outcome{Result: Unknown})
 	for range 2 {
 		l.is(r, Compensating)
-		if r.Cmd.Batch != nil {
+		if r.Cmd.Batched != 0 {
 			t.Fatalf("%+v", r.Cmd)
 		}
 		l.reply(r, Outcome{Reply: NotOwner})
 	}
 	l.is(r, Acquiring)
-	if r.Cmd.Batch != nil {
+	if r.Cmd.Batched != 0 {
 		t.Fatalf("%+v", r.Cmd)
 	}
 }

@@ -195,13 +195,7 @@ func (w *Subscription) ChannelRefused(channel string, why error, rd *Ready) {
 	r := w.res
 	w.Unlisten() // the next waiter asks for the channel anew
 	err := lockerr.Wrap(lockerr.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why)
-	for {
-		a, ok := r.waiters.Front()
-		if !ok {
-			break
-		}
-		a.fail(err, rd)
-	}
+	failEach(&r.waiters, err, rd)
 	if r.Port.Behind(r) { // for them it would listen again, and be refused again
 		rd.AdvanceReaders, rd.Err = r, err
 		return

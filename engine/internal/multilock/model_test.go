@@ -24,7 +24,7 @@ func TestNoSeedWaitsWhileItHolds(t *testing.T) {
 		model(t, *only, counts)
 		return
 	}
-	for range 3000 {
+	for range 1200 {
 		model(t, rand.Uint64(), counts)
 	}
 	t.Logf("%v", counts)

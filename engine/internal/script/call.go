@@ -99,14 +99,6 @@ func AppendAcquire(dst []byte, form resp.ScriptForm, key string, o Owner, lease 
 	return o.appendTo(dst)
 }
 
-// AppendAcquireNaming is AppendAcquire, and whoever is refused is told by whom.
-func AppendAcquireNaming(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration) []byte {
-	dst = Acquire.begin(dst, form, 1, 3)
-	dst = wire.AppendBulk(dst, key)
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	return wire.AppendBulk(o.appendTo(dst), "1")
-}
-
 // AppendReenter appends re-enter(owner, lease, count).
 func AppendReenter(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration, count int) []byte {
 	dst = Reenter.begin(dst, form, 1, 3)

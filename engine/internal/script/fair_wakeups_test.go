@@ -103,7 +103,7 @@ func TestWhileAFairLockIsFreeSomebodyAliveKnows(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	seed := rand.Uint64()
-	for round := range uint64(200) {
+	for round := range uint64(100) {
 		conn, err := net.Dial("tcp", c.s.Addr())
 		if err != nil {
 			t.Fatal(err)

@@ -18,12 +18,3 @@ func AppendFenced(dst []byte, form resp.ScriptForm, key string, o Owner, lease t
 	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
 	return o.appendTo(dst)
 }
-
-// AppendFencedNaming is AppendFenced, and whoever is refused is told by whom.
-func AppendFencedNaming(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration) []byte {
-	dst = Fenced.begin(dst, form, 2, 3)
-	dst = wire.AppendBulk(dst, key)
-	dst = appendCompanion(dst, TokenPrefix, key)
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	return wire.AppendBulk(o.appendTo(dst), "1")
-}

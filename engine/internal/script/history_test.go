@@ -173,7 +173,7 @@ func (h *history) run(steps int) {
 
 func TestRandomHistoriesWithLostAndStaleCommands(t *testing.T) {
 	t.Parallel()
-	histories := 10_000
+	histories := 4_000
 	if testing.Short() {
 		histories = 1_000
 	}

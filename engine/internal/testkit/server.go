@@ -57,7 +57,7 @@ func Clean(t testing.TB, s *redistest.Server, engines ...*engine.Engine) {
 			t.Errorf("keys are left: %v", s.Do("KEYS", "*"))
 			break
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // a poll, bounded above
 	}
 	Eventually(t, "no channel is subscribed", func() bool { return len(channels(s)) == 0 })
 }

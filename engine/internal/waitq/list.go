@@ -93,16 +93,6 @@ func (l *List[T]) Remove(e *Elem[T]) bool {
 	return true
 }
 
-// PopFront removes and returns the first value, or the zero value and false.
-func (l *List[T]) PopFront() (v T, ok bool) {
-	e := l.front
-	if e == nil {
-		return v, false
-	}
-	l.Remove(e)
-	return e.Value, true
-}
-
 // Chain is a FIFO of elements that are in no List, and will not be in one before they are
 // popped. Unlike a List it is not pointed to by its elements, so it can live on the stack.
 // The zero value is empty.

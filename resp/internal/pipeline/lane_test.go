@@ -63,9 +63,9 @@ func TestLane_Load_MatchesReplies(t *testing.T) {
 		perGoroutine int
 	}{
 		{name: "small", inFlight: 1, perGoroutine: 100},
-		{name: "pipelined", inFlight: 16, perGoroutine: 200},
-		{name: "long requests, small buffers", tune: smallBuffers, request: 4000, inFlight: 8, perGoroutine: 40},
-		{name: "long replies, small buffers", tune: smallBuffers, request: 200, reply: 5000, inFlight: 8, perGoroutine: 40},
+		{name: "pipelined", inFlight: 16, perGoroutine: 80},
+		{name: "long requests, small buffers", tune: smallBuffers, request: 4000, inFlight: 8, perGoroutine: 20},
+		{name: "long replies, small buffers", tune: smallBuffers, request: 200, reply: 5000, inFlight: 8, perGoroutine: 20},
 	} {
 		t.Run(load.name, func(t *testing.T) {
 			eachCarrier(t, func(t *testing.T, w *world) {
@@ -113,7 +113,7 @@ func TestLane_Load_MatchesReplies(t *testing.T) {
 func TestLane_ConnectionEnds_KnowsWhatWasNotSent(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l, server := w.attached(nil, smallBuffers)
-		const n = 20000
+		const n = 8000
 		calls := make([]*requesttest.Call, n)
 		pad := strings.Repeat("x", 100)
 		for i := range calls {

@@ -17,6 +17,9 @@ type Channel struct {
 	next  *Channel // of the same topic
 	live  uint32   // the connection on which Subscribed was the last word; 0: none
 	came  uint8    // topic.wrote when it came
+
+	// Quiet: only the handler learns of a refusal. It is set before Subscribe.
+	Quiet bool
 }
 
 // NewChannel returns a Channel that is not subscribed yet.
@@ -50,6 +53,16 @@ func (ch *Channel) Format(f fmt.State, verb rune) { redact.Format(f, verb, ch.St
 
 // MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
 func (ch *Channel) MarshalText() ([]byte, error) { return []byte(ch.String()), nil }
+
+// quiet reports whether nobody but the handlers is to learn of a refusal.
+func (t *topic) quiet() bool {
+	for ch := t.first; ch != nil; ch = ch.next {
+		if !ch.Quiet {
+			return false
+		}
+	}
+	return t.first != nil
+}
 
 // topic is a name that the server knows; all Channels of that name share it. Its wire
 // state belongs to one connection and means nothing on any other. So a lost connection

@@ -215,7 +215,7 @@ func (s *subs) refuseLocked(l *listener, e *wire.ServerError) {
 	c := *s.mu.cmds.Front()
 	r := request.RefusalOf(e)
 	denied := r.Forbidden()
-	if c.verb == verbSubscribe && !r.NotNow() && !s.mu.complained && (!denied || c.whole == 1) {
+	if c.verb == verbSubscribe && !r.NotNow() && !s.mu.complained && (!denied || c.whole == 1) && !(c.whole == 1 && (*s.mu.names.Front()).quiet()) {
 		s.mu.complained, s.mu.complaint = true, e
 	}
 	for range c.whole {

@@ -27,7 +27,7 @@ type Terminal struct {
 
 // Commands are all of them.
 func Commands(t Terminal) []*cobra.Command {
-	return []*cobra.Command{t.inspect(), t.ls(), t.deadlocks()}
+	return []*cobra.Command{t.inspect(), t.ls(), t.watch(), t.deadlocks()}
 }
 
 // Formats are the values of --format.

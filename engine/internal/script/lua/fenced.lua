@@ -1,8 +1,6 @@
 -- fenced: take a free lock for a fresh owner, with a fencing token.
 -- KEYS[1] lock hash   KEYS[2] counter of tokens   ARGV[1] lease, ms   ARGV[2] owner
--- an array: what acquire answers, and the token if the lock was granted, else 0
--- ARGV[3] '1': whoever is refused wants to know by whom: {ms left, owner}, the owner empty if this user
--- may not know
+-- {-2, token}: granted   {ms left, owner}: held by others, as acquire says it
 --
 -- Each grant counts once. A repeat finds the owner, and the counter as that has left it: nobody
 -- else counts while the lock is held. A user who may not count, or may not set the expiry, gets
@@ -22,5 +20,4 @@ if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
   if ttl < tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
   return {-2, tonumber(redis.call('GET', KEYS[2]) or redis.call('INCR', KEYS[2]))}
 end
-if ARGV[3] == '1' then return {ttl, redis.pcall('HGETALL', KEYS[1])[1] or ''} end
-return {ttl, 0}
+return {ttl, redis.pcall('HGETALL', KEYS[1])[1] or ''}

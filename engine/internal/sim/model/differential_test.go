@@ -140,6 +140,11 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		was := real.Do(words...)
+		if list, ok := was.([]any); ok && len(list) == 2 {
+			if holder, ok := list[1].(string); ok && model.Has(words[3], holder) { // any of several
+				was, is = list[0], first(is)
+			}
+		}
 		if !sameAnswer(is, was, near) {
 			t.Fatalf("call %d, %s %q: the model answers %s, the server %v", i, BySHA[words[1]].Name, words[3:], show(is), was)
 		}
@@ -319,6 +324,11 @@ func sortedPairs(reply any) []string {
 }
 
 // sameAnswer compares an answer of the model with one of a server.
+func first(list resp.Value) (v resp.Value) {
+	list.Each(func(_ int, e resp.Value) bool { v = e; return false })
+	return v
+}
+
 func sameAnswer(is resp.Value, was any, near func(a, b int64) bool) bool {
 	switch was := was.(type) {
 	case int64:

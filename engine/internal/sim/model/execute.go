@@ -60,7 +60,7 @@ func (v *Keyspace) Execute(command, dst []byte) []byte {
 		return appendInt(dst, rw(v, keys, args))
 	}
 	code := scripts[s](v, keys[0], args)
-	if s == script.Acquire && code != script.Granted && len(args) == 3 {
+	if s == script.Acquire && code != script.Granted {
 		return v.appendHolder(dst, keys[0], code)
 	}
 	return appendInt(dst, code)

@@ -106,13 +106,11 @@ func (v *Keyspace) fenced(key, counter string, args []string, dst []byte) []byte
 	if v.Left(key) == -2 {
 		v.counters[counter]++
 	}
-	token, code := int64(0), scripts[script.Acquire](v, key, args)
-	if code == script.Granted {
-		token = v.counters[counter]
-	} else if len(args) == 3 {
+	code := scripts[script.Acquire](v, key, args)
+	if code != script.Granted {
 		return v.appendHolder(dst, key, code)
 	}
-	return appendInt(appendInt(append(dst, "*2\r\n"...), code), token)
+	return appendInt(appendInt(append(dst, "*2\r\n"...), code), v.counters[counter])
 }
 
 func (v *Keyspace) several(keys, args []string, dst []byte) []byte {

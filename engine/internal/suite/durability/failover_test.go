@@ -27,7 +27,7 @@ import (
 func failoversOnCommand(t *testing.T) (failovers, names int, thorough bool) {
 	v := os.Getenv("PAWL_FAILOVERS")
 	if v == "" {
-		return 1, 300, false
+		return 1, 100, false
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil || n < 1 {
@@ -227,7 +227,7 @@ func (s *failover) one(holder, plain, stranger *engine.Engine, prefix string, na
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	takers := takeFresh(ctx, holder, prefix+"held.")
-	givers := giveFresh(ctx, plain, prefix+"plain.")
+	givers := giveFresh(ctx, plain, prefix+"plain.", names/4)
 	route := testkit.Client(holder).Route(prefix)
 	old := testkit.Client(plain).AddrOf(route)
 	testkit.Eventually(s.t, "they are at it", func() bool { return takers.asked.Load() >= int64(names/4) && givers.count() >= names })
@@ -328,7 +328,7 @@ func takeFresh(ctx context.Context, e *engine.Engine, prefix string) *taking {
 	return c
 }
 
-// giving is givers: they take fresh names without acknowledgements, keep them for half a
+// giving is some givers: they take fresh names without acknowledgements, keep them for half a
 // second, and give them back.
 type giving struct {
 	prefix string
@@ -339,10 +339,10 @@ type giving struct {
 	}
 }
 
-func giveFresh(ctx context.Context, e *engine.Engine, prefix string) *giving {
+func giveFresh(ctx context.Context, e *engine.Engine, prefix string, givers int) *giving {
 	c := &giving{prefix: prefix}
 	c.mu.at = make(map[string]time.Time)
-	for i := range 250 {
+	for i := range givers {
 		c.wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				h, err := e.Mutex(fmt.Sprint(prefix, i, ".", n)).TryLock(ctx, engine.Acked(0))

@@ -128,5 +128,6 @@ func (g *guard) use(ctx context.Context, e *engine.Engine) {
 		if err := h.Unlock(context.Background()); errors.Is(err, engine.ErrLost) {
 			g.lost.Add(1)
 		}
+		testkit.Pause(ctx.Done(), 4*time.Millisecond) // it leaves something of the machine to the others
 	}
 }

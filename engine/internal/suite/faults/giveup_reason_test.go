@@ -91,7 +91,7 @@ func TestLock_GivesUpWhileConnectionsAreCut_SaysHeldOrUnavailable(t *testing.T) 
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for time.Now().Before(over) {
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // how often connections are cut is the test's variable
 			for _, p := range proxies {
 				p.Cut(faultproxy.All)
 			}
@@ -122,7 +122,7 @@ func givesUp(t *testing.T, name string, acquire acquirer, over time.Time) {
 		giveBack, err := acquire(ctx, how == 2, opts...)
 		cancel()
 		if err == nil {
-			time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+			time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond) // how long it is held is the test's variable
 			ctx, cancel := context.WithTimeout(context.Background(), d)
 			giveBack(ctx)
 			cancel()

@@ -96,7 +96,9 @@ func TestInspect_Readers_AreListedEach(t *testing.T) {
 		testkit.MustLock(t, rw.Reader())
 	}
 	rw.Writer().LockAsync(testkit.Ctx(t))
-	info, _ := inspectUntil(t, e, "x", "all are seen", func(i *engine.LockInfo) bool { return i.Waiting == 1 && len(i.Holders) == 1 && len(i.Holders[0].Uses) == 3 })
+	info, _ := inspectUntil(t, e, "x", "all are seen", func(i *engine.LockInfo) bool {
+		return i.Waiting == 1 && len(i.Holders) == 1 && len(i.Holders[0].Uses) == 3
+	})
 	if info.Kind != "read-write" || info.Mode != "read" || info.Holders[0].Uses[0].Kind != "read" || info.Waiters[0].Kind != "write" {
 		t.Errorf("%+v", info)
 	}
@@ -130,11 +132,17 @@ func TestInspect_EachKind_IsDescribed(t *testing.T) {
 			return i.Kind == "permits" && i.Available == 1 && len(i.Holders) == 2 && i.Holders[0].Engine.ID == e.ID() && len(i.Holders[1].Uses) == 1 &&
 				i.Holders[0].TTL > 0 && i.Waiting == 1 && i.Waiters[0].Kind == "permit" && len(i.Unconfirmed) == 0
 		},
-		"semaphore": func(i *engine.LockInfo) bool { return i.Kind == "count" && i.Waiting == 1 && i.Waiters[0].Kind == "semaphore" },
-		"fenced":    func(i *engine.LockInfo) bool { return i.Kind == "fenced" && i.Token == 1 && len(i.Holders[0].Uses) == 1 },
-		"fair":      func(i *engine.LockInfo) bool { return i.Kind == "fair" && i.Queue == 1 && i.Waiting == 1 },
-		"mutex":     func(i *engine.LockInfo) bool { return i.Kind == "mutex" && i.Holders[0].Count == 2 && i.Holders[0].Uses[0].Depth == 2 },
-		"nothing":   func(i *engine.LockInfo) bool { return i.Kind == "" && !i.Locked },
+		"semaphore": func(i *engine.LockInfo) bool {
+			return i.Kind == "count" && i.Waiting == 1 && i.Waiters[0].Kind == "semaphore"
+		},
+		"fenced": func(i *engine.LockInfo) bool {
+			return i.Kind == "fenced" && i.Token == 1 && len(i.Holders[0].Uses) == 1
+		},
+		"fair": func(i *engine.LockInfo) bool { return i.Kind == "fair" && i.Queue == 1 && i.Waiting == 1 },
+		"mutex": func(i *engine.LockInfo) bool {
+			return i.Kind == "mutex" && i.Holders[0].Count == 2 && i.Holders[0].Uses[0].Depth == 2
+		},
+		"nothing": func(i *engine.LockInfo) bool { return i.Kind == "" && !i.Locked },
 	} {
 		inspectUntil(t, e, name, name+" is described", ok)
 	}
@@ -220,6 +228,9 @@ func TestEngine_ChannelRefused_GoesOnWithoutIt(t *testing.T) {
 	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 	if n := log.count("cannot be inspected"); n != 1 {
 		t.Errorf("it says so %d times", n)
+	}
+	if log.count("may not listen") != 0 {
+		t.Error("it says that nobody can wait")
 	}
 }
 

@@ -79,24 +79,26 @@ func start(t *testing.T, url, name string, waiters int, service string) started 
 	return started{p, id}
 }
 
-// inspectUntil looks until ok, and returns what it saw and how long the fastest of the last looks took.
-func inspectUntil(t *testing.T, e *engine.Engine, name, what string, ok func(*engine.LockInfo) bool) (*engine.LockInfo, time.Duration) {
+// inspectUntil looks until ok, and returns what it saw then, and how long the fastest of some such looks took.
+func inspectUntil(t *testing.T, e *engine.Engine, name, what string, ok func(*engine.LockInfo) bool) (seen *engine.LockInfo, fastest time.Duration) {
 	t.Helper()
-	var info *engine.LockInfo
-	look := func() time.Duration {
-		began := time.Now()
-		var err error
-		if info, err = e.Inspect(testkit.Ctx(t), name); err != nil {
-			t.Fatal(err)
-		}
-		return time.Since(began)
+	for range 5 {
+		testkit.Eventually(t, what, func() bool {
+			began := time.Now()
+			info, err := e.Inspect(testkit.Ctx(t), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok(info) {
+				return false
+			}
+			if took := time.Since(began); seen == nil || took < fastest {
+				seen, fastest = info, took
+			}
+			return true
+		})
 	}
-	testkit.Eventually(t, what, func() bool { look(); return ok(info) })
-	fastest := look()
-	for range 4 {
-		fastest = min(fastest, look())
-	}
-	return info, fastest
+	return seen, fastest
 }
 
 // answers reports whether the one holder of the lock has answered.

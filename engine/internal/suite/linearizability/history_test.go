@@ -132,7 +132,7 @@ const (
 )
 
 func runHistory(t *testing.T, kind historyKind) {
-	length := 4 * time.Second
+	length := 3 * time.Second
 	if v := os.Getenv("PAWL_HISTORY"); v != "" {
 		var err error
 		if length, err = time.ParseDuration(v); err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,6 +73,43 @@ func TestLock_LockAndUnlock_AllocateTheHoldAndOneMore(t *testing.T) {
 		if allocs > 2 {
 			t.Errorf("%s: %.2f allocations per lock and unlock, want the hold and one more", name, allocs)
 		}
+	}
+}
+
+// Besides the two of any hold, that of a FencedMutex has its token. The release that goes with the acquire
+// of the next hold allocates nothing.
+func TestFencedMutex_HandOver_AllocatesAFew(t *testing.T) {
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	m, ctx := e.FencedMutex("x"), context.Background()
+	const goroutines, rounds = 4, 500
+	run := func() {
+		var all sync.WaitGroup
+		for range goroutines {
+			all.Go(func() {
+				for range rounds {
+					h, err := m.Lock(ctx)
+					if err == nil {
+						err = h.Unlock(ctx)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	run() // pools, buffers, recycled entries
+	before := e.Stats().HandedOver
+	allocs := testing.AllocsPerRun(5, run) / (goroutines * rounds)
+	part := float64(e.Stats().HandedOver-before) / (6 * goroutines * rounds) // AllocsPerRun runs once more
+	t.Logf("%.2f allocations per hold; %.0f %% are handed over", allocs, 100*part)
+	if part < 0.9 {
+		t.Errorf("only %.0f %% of the holds are handed over", 100*part)
+	}
+	if allocs > 3.5 {
+		t.Errorf("%.2f allocations per hold, want at most 3", allocs)
 	}
 }
 

@@ -21,9 +21,9 @@ func TestMultiLock_Pending_CostsNoGoroutines(t *testing.T) {
 		n, names int
 		held     func(i int) string // the lock that number i waits for
 	}{
-		{"for one lock", 3_000, 10, func(int) string { return "held" }},
-		{"for a lock each", 3_000, 10, func(i int) string { return fmt.Sprint("held", i) }},
-		{"of many names", 500, 3 * testkit.ManyLocks, func(int) string { return "held" }},
+		{"for one lock", 1_500, 10, func(int) string { return "held" }},
+		{"for a lock each", 1_500, 10, func(i int) string { return fmt.Sprint("held", i) }},
+		{"of many names", 200, 3 * testkit.ManyLocks, func(int) string { return "held" }},
 	} {
 		t.Run(c.what, func(t *testing.T) { pendingCostNoGoroutines(t, c.n, c.names, c.held) })
 	}

@@ -16,7 +16,7 @@ import (
 // nothing is left: no lock, no waiter and no watch of a context.
 func TestMultiLock_CancelledAtEveryStep_LeavesNothing(t *testing.T) {
 	t.Parallel()
-	const times, step = 60, 25 * time.Microsecond // the whole way takes less than a millisecond
+	const times, step = 30, 50 * time.Microsecond // the whole way takes less than a millisecond
 	for how, giveUp := range map[string]func(e *engine.Engine, l engine.MultiLock, d time.Duration) (*engine.Hold, error){
 		"context": func(_ *engine.Engine, l engine.MultiLock, d time.Duration) (*engine.Hold, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), d)

@@ -150,7 +150,7 @@ func (g *ground) clean(t *testing.T) {
 func TestEveryKindOfLockExcludesWhenItIsTakenAsOneOfMany(t *testing.T) {
 	t.Parallel()
 	onGrounds(t, func(t *testing.T, g *ground) {
-		const processes, each, rounds = 3, 2, 50
+		const processes, each, rounds = 3, 2, 20
 		var readers, writers atomic.Int32
 		sections, written := 0, 0 // unguarded: the race detector looks, too
 		work := func(writes bool) {

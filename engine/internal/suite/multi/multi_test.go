@@ -59,7 +59,7 @@ func TestMultiLocksDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	s := testkit.Server(t)
 	engines := []*engine.Engine{testkit.Open(t, s.URL()), testkit.Open(t, s.URL())}
-	const rounds = 300
+	const rounds = 100
 	inside := 0
 	var wg sync.WaitGroup
 	for i, e := range engines {
@@ -95,7 +95,7 @@ func TestOverlappingSetsExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	s := testkit.Server(t)
 	engines := []*engine.Engine{testkit.Open(t, s.URL()), testkit.Open(t, s.URL())}
-	const all, sets, rounds = 40, 20, 60
+	const all, sets, rounds = 40, 20, 25
 	var inside [all]int // the race detector looks, too
 	var wg sync.WaitGroup
 	for i, e := range engines {

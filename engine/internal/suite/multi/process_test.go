@@ -35,7 +35,7 @@ func work(h *engine.Hold, d time.Duration) {
 
 // Two processes that want the same two locks in opposite orders both get them, each time.
 func TestProcessesWithOppositeOrdersDoNotDeadlock(t *testing.T) {
-	const each = 1000
+	const each = 300
 	if args := testkit.PeerArgs(); len(args) == 2 {
 		e := testkit.Open(t, args[1])
 		l := engine.Multi(e.Mutex("a"), e.Mutex("b"))
@@ -114,7 +114,7 @@ func TestProcessesWithOverlappingSetsExcludeEachOther(t *testing.T) {
 				case text == "gave up":
 					given++
 				}
-			}, at.URL, rounds(150))
+			}, at.URL, rounds(60))
 			for name, list := range had {
 				slices.SortFunc(list, func(a, b manySection) int { return int(a.from - b.from) })
 				for i := 1; i < len(list); i++ {
@@ -124,7 +124,7 @@ func TestProcessesWithOverlappingSetsExcludeEachOther(t *testing.T) {
 				}
 			}
 			t.Logf("%d sets taken, %d given up", taken, given)
-			if taken < rounds(150) {
+			if taken < rounds(60) {
 				t.Errorf("only %d sets were taken", taken)
 			}
 			at.Clean(t)

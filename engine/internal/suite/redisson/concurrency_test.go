@@ -21,7 +21,7 @@ func TestHeldLockIsAlwaysRenewedAmidChurn(t *testing.T) {
 			s := on.server(t)
 			const lease = 3 * time.Second
 			e := testkit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = lease })
-			const goroutines, cycles = 16, 60
+			const goroutines, cycles = 16, 30
 			least := leastPTTL(t, s, "L")
 			var grants atomic.Int64
 			var all sync.WaitGroup
@@ -67,7 +67,7 @@ func leastPTTL(t testing.TB, s *redistest.Server, key string) func() time.Durati
 	over, least := make(chan struct{}), time.Hour
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for testkit.Pause(over, 5*time.Millisecond) {
+		for testkit.Pause(over, 20*time.Millisecond) {
 			v, err := s.Process.Do("PTTL", key)
 			if err != nil {
 				t.Error(err)
@@ -92,15 +92,15 @@ func leastPTTL(t testing.TB, s *redistest.Server, key string) func() time.Durati
 // testConcurrency_SingleInstance, testConcurrency_MultiInstance,
 // testConcurrencyLoop_MultiInstance
 func TestNoAcquisitionIsLostOrDoubled(t *testing.T) {
-	many, cycles := 100, 100
+	many, several, cycles := 100, 16, 100
 	if testkit.Race {
-		many, cycles = 40, 10 // all of them without it: .ci/run
+		many, several, cycles = 16, 8, 6 // all of them without it: .ci/run
 	}
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		for _, tc := range []struct{ engines, tasks, cycles int }{
 			{1, 15, 1},
 			{many, 1, 1},
-			{16, 1, cycles},
+			{several, 1, cycles},
 		} {
 			t.Run(fmt.Sprintf("%d engines, %d tasks, %d cycles", tc.engines, tc.tasks, tc.cycles), func(t *testing.T) {
 				t.Parallel()

@@ -67,8 +67,8 @@
 //	T18 leases, downgrade, upgrade and dead readers of a read-write lock
 //	    engine/internal/suite/redisson/rw_test.go:TestAWritersReentryDoesNotAddItsLease
 //	    engine/internal/suite/redisson/rw_test.go:TestReadersOfADeadProcessKeepAWriterOutForTheirLease
-//	    engine/rw_test.go:TestRWMutex_Downgrade_LetsNoWriterIn
-//	    engine/rw_test.go:TestRWMutex_ReaderBesideItsWriter_IsGranted
+//	    engine/mutex_test.go:TestRWMutex_Downgrade_LetsNoWriterIn
+//	    engine/mutex_test.go:TestRWMutex_ReaderBesideItsWriter_IsGranted
 //	T19 a message between the refusal and the sleep
 //	    engine/internal/suite/faults/wait_test.go:TestReleaseAtAnyPointOfTheSubscriptionWakesTheWaiter
 //	T20 a reconnect

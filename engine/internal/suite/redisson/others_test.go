@@ -208,7 +208,7 @@ func TestManyNamesBesideASemaphore(t *testing.T) {
 		e := testkit.Open(t, s.URL())
 		sem := e.Semaphore("{sem}")
 		wantSet(t, sem, 2, true)
-		const goroutines, names = 8, 200
+		const goroutines, names = 8, 80
 		var all sync.WaitGroup
 		for range goroutines {
 			all.Go(func() {

@@ -50,7 +50,7 @@ func TestChurnAddsNoRenewals(t *testing.T) {
 	s, p, e := testkit.Behind(t, testkit.LeaseOf(lease))
 	renewals := p.Watch(testkit.Calls(script.Renew))
 	began := time.Now()
-	const cycles = 3000
+	const cycles = 1000
 	for range cycles {
 		testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("L")))
 	}

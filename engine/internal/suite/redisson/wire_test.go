@@ -272,7 +272,7 @@ func TestDatabasesShareChannelsAndNotKeys(t *testing.T) {
 func TestPawlAndRedissonExcludeEachOther(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		const rounds = 40
+		const rounds = 20
 		var inside atomic.Int32
 		guarded := func() {
 			if n := inside.Add(1); n != 1 {

@@ -233,13 +233,13 @@ func TestRedLock_OneOrTwoServers_NeedsAll(t *testing.T) {
 // Many want it, in two processes' worth of engines: all get it, one at a time.
 func TestRedLock_Contenders_MakeProgress(t *testing.T) {
 	t.Parallel()
-	contend(t, 0, 30)
+	contend(t, 0, 12)
 }
 
 // Now everybody needs all that are left.
 func TestRedLock_ContendersForABareMajority_MakeProgress(t *testing.T) {
 	t.Parallel()
-	contend(t, 2, 15)
+	contend(t, 2, 6)
 }
 
 func contend(t *testing.T, down, rounds int) {

@@ -1,6 +1,7 @@
 package rw
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -81,4 +82,28 @@ func TestRWMutex_ManyReadersOfAProcess_ShareAGrant(t *testing.T) {
 	}
 	testkit.Eventually(t, "nothing is left", func() bool { return testkit.Inside(e).Names == 0 })
 	testkit.Clean(t, s, e, other)
+}
+
+// More contexts than the caller of Unlock ends itself have ended when it returns, though other readers stay.
+func TestRWMutex_UnlockOfOneReader_ReturnsWhenItsContextsHaveEnded(t *testing.T) {
+	t.Parallel()
+	s := testkit.Server(t)
+	e := testkit.Open(t, s.URL())
+	m := e.RWMutex("x").Reader()
+	stays := testkit.MustLock(t, m)
+	for range 50 {
+		h := testkit.MustLock(t, m)
+		ctxs := make([]context.Context, 1000)
+		for i := range ctxs {
+			ctxs[i] = h.Context(t.Context())
+		}
+		testkit.MustUnlock(t, h)
+		for i, c := range ctxs {
+			if c.Err() == nil {
+				t.Fatalf("context %d is alive", i)
+			}
+		}
+	}
+	testkit.MustUnlock(t, stays)
+	testkit.Clean(t, s, e)
 }

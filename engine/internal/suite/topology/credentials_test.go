@@ -78,7 +78,7 @@ func TestSentinelsHaveCredentialsOfTheirOwn(t *testing.T) {
 func TestOpen_DatabaseThatTheClusterLacks_IsTheServersToRefuse(t *testing.T) {
 	t.Parallel()
 	if redistest.Can(redistest.ClusterDatabases) {
-		t.Skip("it has several")
+		t.Skip("a cluster of this server has several databases: TestLock_DatabaseOfACluster_IsThere tests them")
 	}
 	_, err := engine.Open(t.Context(), redistest.StartCluster(t, false).URL()+"/3?dial_timeout=1m")
 	if refused := (*resp.ServerError)(nil); !errors.As(err, &refused) || !strings.Contains(refused.Message, "SELECT is not allowed") {

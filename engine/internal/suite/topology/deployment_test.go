@@ -190,7 +190,7 @@ func onEveryDeployment(t *testing.T, opts ...redistest.Option) {
 }
 
 func deployedExclusion(t *testing.T, at *testkit.Site, a, b *engine.Engine) {
-	for _, name := range testkit.Spread(t, 30) {
+	for _, name := range testkit.Spread(t, 12) {
 		h := testkit.MustLock(t, a.Mutex(name))
 		_, err := b.Mutex(name).TryLock(testkit.Ctx(t))
 		if refused := (*engine.NotAcquiredError)(nil); !errors.As(err, &refused) || refused.TTL <= 0 || refused.TTL > 30*time.Second {
@@ -215,7 +215,7 @@ func deployedRenewal(t *testing.T, at *testkit.Site, _, _ *engine.Engine) {
 	testkit.Steady(t, func(t testing.TB) {
 		e := at.Open(t, func(c *engine.Config) { c.Lease = 3 * time.Second })
 		var holds []*engine.Hold
-		for _, name := range testkit.Spread(t, 100) {
+		for _, name := range testkit.Spread(t, 30) {
 			holds = append(holds, testkit.MustLock(t, e.Mutex(name)))
 		}
 		testkit.Eventually(t, "all are renewed, four times on average", func() bool {
@@ -249,22 +249,27 @@ func deployedReentry(t *testing.T, at *testkit.Site, a, _ *engine.Engine) {
 }
 
 func deployedForceUnlock(t *testing.T, _ *testkit.Site, a, b *engine.Engine) {
-	for _, name := range testkit.Spread(t, 3) {
-		h := testkit.MustLock(t, a.Mutex(name))
+	names := testkit.Spread(t, 3)
+	var holds []*engine.Hold
+	var waits []*engine.Future[*engine.Hold]
+	for _, name := range names {
+		holds = append(holds, testkit.MustLock(t, a.Mutex(name)))
 		// A waiter in the holder's process makes it listen.
-		f := a.Mutex(name).LockAsync(testkit.Ctx(t))
-		testkit.Eventually(t, "it listens", func() bool { return testkit.Client(a).Stats().ChannelsConfirmed > 0 })
+		waits = append(waits, a.Mutex(name).LockAsync(testkit.Ctx(t)))
+	}
+	testkit.Eventually(t, "it listens", func() bool { return testkit.Client(a).Stats().ChannelsConfirmed == len(names) })
+	for i, name := range names {
 		if ok, err := b.Mutex(name).ForceUnlock(testkit.Ctx(t)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		<-h.Done()
-		next, err := f.Await(testkit.Ctx(t))
+		<-holds[i].Done()
+		next, err := waits[i].Await(testkit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		testkit.MustUnlock(t, next)
-		testkit.Eventually(t, "it listens no more", func() bool { return a.Stats().Channels == 0 })
 	}
+	testkit.Eventually(t, "it listens no more", func() bool { return a.Stats().Channels == 0 })
 }
 
 func deployedScriptFlush(t *testing.T, at *testkit.Site, a, b *engine.Engine) {
@@ -319,7 +324,7 @@ func replicationLine(s *redistest.Server, name string) string {
 
 // An uncontended lock and unlock are two commands everywhere.
 func deployedTwoCommands(t *testing.T, at *testkit.Site, e *engine.Engine) {
-	names := testkit.Spread(t, 50)
+	names := testkit.Spread(t, 20)
 	pair := func() {
 		for _, name := range names {
 			testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex(name)))

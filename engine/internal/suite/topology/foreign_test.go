@@ -92,7 +92,7 @@ func holdApart(t *testing.T, former, fresh *engine.Engine) (held int) {
 	t.Helper()
 	stays := 0
 	var last error
-	for over := time.Now().Add(foreignFor(t)); time.Now().Before(over); time.Sleep(200 * time.Millisecond) {
+	for over := time.Now().Add(foreignFor(t)); time.Now().Before(over); time.Sleep(200 * time.Millisecond) { // for that long nothing may happen
 		one, err := former.Mutex("y").TryLock(testkit.Within(t, 2*time.Second))
 		if err != nil {
 			last = err
@@ -178,7 +178,7 @@ func TestForeign_NodeThatTheLayoutNames_GetsNoCommand(t *testing.T) {
 	n.lead(gone.Addr(), foreign.Addr())
 	cutOff(gone)
 	testkit.Eventually(t, "the foreign node is reported", func() bool { return len(log.reported()) == 1 })
-	for over := time.Now().Add(foreignFor(t)); time.Now().Before(over); time.Sleep(200 * time.Millisecond) {
+	for over := time.Now().Add(foreignFor(t)); time.Now().Before(over); time.Sleep(200 * time.Millisecond) { // for that long nothing may happen
 		if h, err := e.Mutex(name).TryLock(testkit.Within(t, 300*time.Millisecond)); err == nil {
 			t.Fatalf("the foreign node gave a lock: %v", h)
 		}
@@ -251,7 +251,7 @@ func TestForeign_PrimaryAtTheAddressOfOneThatWasPromoted_GetsNoCommand(t *testin
 
 	b.Kill()
 	n.lead(b.Addr(), foreign.Addr())
-	for over := time.Now().Add(foreignFor(t)); time.Now().Before(over); time.Sleep(100 * time.Millisecond) {
+	for over := time.Now().Add(foreignFor(t)); time.Now().Before(over); time.Sleep(100 * time.Millisecond) { // for that long nothing may happen
 		if h, err := e.Mutex("x").TryLock(testkit.Within(t, 300*time.Millisecond)); err == nil {
 			t.Fatalf("the foreign primary gave a lock: %v", h)
 		}

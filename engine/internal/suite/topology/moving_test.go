@@ -31,7 +31,7 @@ func stayApart(t testing.TB) {
 		long = d
 	}
 	for began := time.Now(); time.Since(began) < long; {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the time itself is wanted: the holds must outlive their leases
 	}
 }
 

@@ -236,7 +236,7 @@ func TestCluster_MachinesReplacedBehindStableNames_LosesNothing(t *testing.T) {
 // connectionsOf are the clients that a server has, by their ids there.
 func connectionsOf(s *redistest.Server) (ids []string) {
 	for line := range strings.Lines(s.Info("CLIENT", "LIST")) {
-		if id, _, _ := strings.Cut(line, " "); strings.Contains(line, " name=pawl ") {
+		if id, _, _ := strings.Cut(line, " "); strings.Contains(line, " name=pawl:") {
 			ids = append(ids, id)
 		}
 	}
