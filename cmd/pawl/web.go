@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/keyview"
 	"github.com/pawl-lock/pawl/internal/web"
 )
 
@@ -60,9 +60,17 @@ time is logged.`,
 	flags.BoolVar(&f.expose, "expose", false, "allow an address that other machines can reach")
 	flags.BoolVar(&f.allowUnlock, "allow-unlock", false, "let the page take locks away from their holders")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withViewer(cmd, server, nil, func(eng *engine.Engine, viewer *keyview.Viewer) error {
-			return serveWeb(cmd, f, append(args, "*")[0], eng, viewer)
-		})
+		cfg, err := server.Config()
+		if err != nil {
+			return err
+		}
+		cfg.Logger = newReports(func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "pawl: "+format+"\n", args...) }, isTerminal(cmd.ErrOrStderr()))
+		eng, err := server.Connect(cmd.Context(), cfg, target.Patience{})
+		if err != nil {
+			return err
+		}
+		defer eng.Close()
+		return serveWeb(cmd, f, append(args, "*")[0], eng)
 	}
 	return cmd
 }
@@ -84,16 +92,13 @@ func (f *webFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func serveWeb(cmd *cobra.Command, f webFlags, pattern string, eng *engine.Engine, viewer *keyview.Viewer) error {
+func serveWeb(cmd *cobra.Command, f webFlags, pattern string, eng *engine.Engine) error {
 	ctx, stop := exit.UntilSignal(cmd.Context())
 	defer stop()
-	cfg := web.Config{
-		Locks: eng, Pattern: pattern, Every: f.every, Hosts: f.hosts,
-		Log: newReports(func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "pawl: "+format+"\n", args...) }, isTerminal(cmd.ErrOrStderr())),
-	}
+	cfg := web.Config{Locks: eng, Pattern: pattern, Every: f.every, Hosts: f.hosts, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
 	if f.allowUnlock {
 		cfg.Unlock = func(ctx context.Context, name, holder string) (int, error) {
-			return unlockFrom(ctx, eng, viewer, name, holder)
+			return unlockFrom(ctx, eng, name, holder)
 		}
 	}
 	l, err := net.Listen("tcp", f.listen)
@@ -115,9 +120,7 @@ func serveWeb(cmd *cobra.Command, f webFlags, pattern string, eng *engine.Engine
 		_ = server.Close()
 	}()
 	fmt.Fprintf(cmd.OutOrStdout(), "open http://%s/ in a browser; end with Ctrl-C\n", l.Addr())
-	err = server.Serve(l)
-	stopped := errors.Is(err, http.ErrServerClosed)
-	if !stopped {
+	if err = server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	<-ended
@@ -125,13 +128,13 @@ func serveWeb(cmd *cobra.Command, f webFlags, pattern string, eng *engine.Engine
 }
 
 // unlockFrom takes a lock away from one holder, as pawl unlock --if-holder does.
-func unlockFrom(ctx context.Context, eng *engine.Engine, viewer *keyview.Viewer, name, holder string) (removed int, err error) {
-	s, err := viewer.At(ctx, name)
+func unlockFrom(ctx context.Context, eng *engine.Engine, name, holder string) (removed int, err error) {
+	s, err := eng.Inspect(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	if removed, err = forceUnlock(ctx, eng, s, holder); err != nil || removed == 0 {
 		return removed, err
 	}
-	return removed, wakeQueue(ctx, eng, viewer, s)
+	return removed, wakeQueue(ctx, eng, s)
 }

@@ -68,7 +68,7 @@ func TestGuard_HostOfAnotherSite_IsRefused(t *testing.T) {
 	}
 }
 
-func TestLoopback_Addresses_AreToldApart(t *testing.T) {
+func TestLoopback_Addresses_AreRecognised(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]bool{
 		"127.0.0.1:7390": true, "127.8.0.1:1": true, "[::1]:7390": true, "localhost:80": true, "[::ffff:127.0.0.1]:1": true,
@@ -124,7 +124,7 @@ func TestUnlock_OnlyWithFlagTokenAndMethod(t *testing.T) {
 		{"POST", string(body), 421, []string{kind, right, "Host: evil.example"}},
 		{"POST", string(body), 415, []string{"Content-Type: text/plain", right}},
 		{"POST", `{"id":"` + id + `"}`, 400, []string{kind, right}},
-		{"POST", `{"id":"` + strings.Repeat("x", 100_000) + `","holder":"a:1"}`, 400, []string{kind, right}},
+		{"POST", `{"id":"` + strings.Repeat("x", 600_000) + `","holder":"a:1"}`, 400, []string{kind, right}},
 		{"POST", `{"id":"unknown","holder":"a:1"}`, 404, []string{kind, right}},
 	} {
 		if code, text, _ := send(t, p, c.method, "/api/unlock", c.body, c.headers...); code != c.want {

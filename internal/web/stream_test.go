@@ -88,12 +88,14 @@ func TestStream_NobodyLooks_AsksNothing(t *testing.T) {
 	st := follow(t, p, "")
 	st.until("a look", func(map[string]row) bool { return true })
 	_ = st.body.Close()
-	looks := -1
+	looks, since := -1, time.Now()
 	eventually(t, "looks end", func() bool {
-		before := looks
-		f.set(func() { looks = f.looks })
-		time.Sleep(5 * period)
-		return before == looks
+		f.set(func() {
+			if f.looks != looks {
+				looks, since = f.looks, time.Now()
+			}
+		})
+		return time.Since(since) > 5*period
 	})
 	f.hold("late", "a:1")
 	again := follow(t, p, "")

@@ -10,12 +10,13 @@ import (
 
 // unlockJSON is a request to take a lock away from one holder.
 type unlockJSON struct {
-	ID     string `json:"id"`
+	ID     string `json:"id"`     // of a row
+	Name   string `json:"name"`   // if it has no row: as somebody has typed it
 	Holder string `json:"holder"` // as the view of the lock has it
 }
 
 // maxUnlock is how long such a request may be.
-const maxUnlock = 64 << 10
+const maxUnlock = 512 << 10
 
 // tokenHeader has the token of the page. A form of another site cannot send it, and a script of
 // another site neither reads the page nor may send a header.
@@ -36,24 +37,24 @@ func (s *Server) unlock(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var u unlockJSON
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxUnlock)).Decode(&u); err != nil || u.ID == "" || u.Holder == "" {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxUnlock)).Decode(&u); err != nil || u.ID+u.Name == "" || u.Holder == "" {
 		http.Error(w, "the lock and its holder are missing", http.StatusBadRequest)
 		return
 	}
-	name, ok := s.named(u.ID, "")
+	name, ok := s.named(u.ID, u.Name)
 	if !ok {
 		http.Error(w, "no such lock was seen lately", http.StatusNotFound)
 		return
 	}
 	n, err := s.cfg.Unlock(r.Context(), name, u.Holder)
-	s.cfg.Log.Warn("pawl web: force-unlock", "lock", shown(name, maxWhole), "holder", shown(u.Holder, maxClaim), "removed", n, "err", err, "from", r.RemoteAddr)
+	s.cfg.Log.Warn("force-unlock", "lock", shown(name, maxWhole), "holder", shown(u.Holder, maxClaim), "removed", n, "err", err, "from", r.RemoteAddr)
 	if err != nil && n == 0 {
 		http.Error(w, shown(err.Error(), 1000), http.StatusBadGateway)
 		return
 	}
 	done := unlockedJSON{Removed: n}
 	if n > 0 {
-		s.history.add(u.ID, name, event{At: time.Now(), What: "unlocked", Holder: shown(u.Holder, maxClaim)})
+		s.history.add(idOf(name), name, event{At: time.Now(), What: "unlocked", Holder: shown(u.Holder, maxClaim)})
 	}
 	if err != nil {
 		done.Problem = shown(err.Error(), 1000)

@@ -130,7 +130,7 @@ class LockView {
   }
 
   confirm(l, h) {
-    const dialog = $("confirm");
+    const dialog = $("confirm"), query = this.query; // id=… or name=…
     put($("confirm-name"), l.name);
     put($("confirm-holder"), (h.engine?.answered ? who(h.engine) + ", " : "") + h.id);
     dialog.returnValue = "no";
@@ -140,7 +140,7 @@ class LockView {
         const reply = await fetch("/api/unlock", {
           method: "POST",
           headers: { "Content-Type": "application/json", "X-Pawl-Token": token },
-          body: JSON.stringify({ id: l.id, holder: h.raw }),
+          body: JSON.stringify({ ...Object.fromEntries(new URLSearchParams(query)), holder: h.raw }),
         });
         if (!reply.ok) throw new Error((await reply.text()).trim());
         const { removed, problem } = await reply.json();
