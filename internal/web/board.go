@@ -96,7 +96,7 @@ func (b *board) next(seen uint64) (data [][]byte, now uint64, news <-chan struct
 	}
 	status := b.status
 	b.mu.Unlock()
-	return [][]byte{[]byte("event: reset\ndata: {}\n\n"), b.encode(publication{set: all, status: status}, now)}, now, news
+	return [][]byte{[]byte("event: reset\nretry: 1000\ndata: {}\n\n"), b.encode(publication{set: all, status: status}, now)}, now, news
 }
 
 // encode makes server-sent events. The last one has the id, so a page that has seen a part of a

@@ -143,7 +143,7 @@ addEventListener("keydown", (e) => {
   if (e.key === "/" && !(e.target instanceof HTMLInputElement)) {
     e.preventDefault();
     if ($("locks").hidden) location.hash = "";
-    setTimeout(() => $("search").focus());
+    setTimeout(() => $("search").focus(), $("locks").hidden ? 50 : 0); // when the view is open
   } else if (e.key === "Escape") {
     if (!$("locks").hidden) { $("search").value = ""; table.search(""); $("grid").focus(); }
     else location.hash = "";

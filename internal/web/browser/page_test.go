@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -167,6 +168,9 @@ func serve(t *testing.T, eng *engine.Engine, every time.Duration) *httptest.Serv
 	return s
 }
 
+// slash is that key. KeyEvent would send a character after it, even if the page has prevented that.
+var slash = input.DispatchKeyEvent(input.KeyRawDown).WithKey("/").WithCode("Slash")
+
 func lock(t *testing.T, m engine.Mutex) *engine.Hold {
 	t.Helper()
 	h, err := m.Lock(context.Background())
@@ -218,15 +222,17 @@ func TestPage_Locks_AppearWaitAreLostAndUnlocked(t *testing.T) {
 	b.until("all are there", `document.getElementById("found").textContent === "48 held"`)
 
 	// The keyboard: search, choose, open, back.
-	b.run(chromedp.KeyEvent("/"))
+	b.run(slash)
 	b.until("the search has the focus", `document.activeElement.id === "search"`)
 	b.run(chromedp.KeyEvent("ORDERS cron"))
 	b.until("nothing matches", `document.getElementById("found").textContent === "0 of 48"`)
 	b.run(chromedp.KeyEvent(kb.Escape))
 	b.until("all are there again", `document.getElementById("found").textContent === "48 held" && document.activeElement.id === "grid"`)
-	b.run(chromedp.KeyEvent("/"), chromedp.KeyEvent("orders"))
+	b.run(slash)
+	b.until("the search has the focus", `document.activeElement.id === "search"`)
+	b.run(chromedp.KeyEvent("orders"))
 	b.until("one matches", `document.getElementById("found").textContent === "1 of 48"`)
-	b.run(chromedp.KeyEvent(kb.ArrowDown)) // arrow down
+	b.run(chromedp.KeyEvent(kb.ArrowDown))
 	b.until("the table has the focus", `document.activeElement.id === "grid"`)
 	b.run(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Enter))
 	b.until("the view of the lock is open", `location.hash.startsWith("#lock/") && document.getElementById("lock-waiters").children.length === 3`)
@@ -268,11 +274,33 @@ func TestPage_Locks_AppearWaitAreLostAndUnlocked(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 
+	// A permit is found by its name, and given back.
+	permits := shop.PermitSemaphore("permits")
+	if ok, err := permits.TrySetPermits(context.Background(), 2); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if _, err := permits.Permits(1).Lock(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b.run(chromedp.Evaluate(`location.hash = "name/permits"; 0`, nil))
+	b.until("the permit is there", `document.getElementById("lock-what").textContent === "a semaphore, free permits: 1, taken: 1"`)
+
+	// The server is away, and comes back.
+	s.Stop()
+	b.until("it says so", `document.getElementById("warning").innerText.includes("cannot be asked")`)
+	s.Cont()
+	b.until("it is over", `document.getElementById("warning").hidden`)
+
+	// The page is cut off, and comes back.
+	p.CloseClientConnections()
+	lock(t, shop.Mutex("meanwhile"))
+	b.until("it is connected again, and has what happened meanwhile", `table.rows.size === 48 && stream.readyState === 1`)
+
 	// The engines.
 	b.run(chromedp.KeyEvent(kb.Escape))
-	b.until("the table is open, as it was", `!document.getElementById("locks").hidden && document.getElementById("found").textContent === "0 of 47"`)
+	b.until("the table is open, as it was", `!document.getElementById("locks").hidden && document.getElementById("found").textContent === "0 of 48"`)
 	b.run(chromedp.KeyEvent(kb.Escape))
-	b.until("all are there", `document.getElementById("found").textContent === "47 held"`)
+	b.until("all are there", `document.getElementById("found").textContent === "48 held"`)
 	b.run(chromedp.Click(`#head .cells > :first-child button`)) // the other way round
 	b.until("sorted downwards", `document.querySelector("#head [aria-sort=descending]")?.innerText.startsWith("Lock")`)
 	b.run(chromedp.Click(`#head .cells > :first-child button`))
