@@ -38,6 +38,7 @@ type source struct {
 
 	looks uint64
 	gap   bool            // nobody has looked for a while
+	last  status          // of the last look without an error
 	rows  map[string]*row // by name
 
 	mu    sync.Mutex
@@ -153,7 +154,7 @@ func (s *source) look(ctx context.Context) {
 			s.history.note(r, nil, now)
 		}
 	}
-	st.Engines = slices.AppendSeq([]*engineJSON{}, maps.Values(engines))
+	st.Engines = slices.Collect(maps.Values(engines))
 	slices.SortFunc(st.Engines, func(a, b *engineJSON) int {
 		return cmp.Or(cmp.Compare(b.Held+b.Waiting, a.Held+a.Waiting), cmp.Compare(a.ID, b.ID))
 	})
@@ -163,7 +164,14 @@ func (s *source) look(ctx context.Context) {
 		st.More = 0
 	}
 	st.At, st.TookMS, st.Changes = now.UnixMilli(), now.Sub(began).Milliseconds(), len(p.set)+len(p.gone)
-	s.gap = false
+	if s.gap = false; st.Error == "" {
+		s.last = st
+	} else {
+		st.Locks, st.Waiting, st.Engines, st.More = len(s.rows), s.last.Waiting, s.last.Engines, s.last.More
+	}
+	if st.Engines == nil {
+		st.Engines = []*engineJSON{}
+	}
 	p.status, _ = json.Marshal(st) // strings and numbers
 	s.board.publish(p)
 }
