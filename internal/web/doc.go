@@ -14,7 +14,7 @@
 // Names of locks, and what engines say of themselves, are texts of strangers. They leave this package
 // escaped and shortened (text.go), in JSON; the page shows them as text content only.
 //
-// The files: source.go, row.go, board.go, history.go: what was seen. stream.go, lock.go, unlock.go: what is
+// The files: source.go, row.go, figures.go, board.go, history.go: what was seen. stream.go, lock.go, unlock.go: what is
 // answered. guard.go: who is answered. handler.go puts them together. assets has the page, and uPlot
 // 1.6.32 from the npm registry with its licence.
 package web

@@ -1,12 +1,9 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +14,6 @@ const (
 	// maxRows bounds what a page shows, maxNames the bytes of all names together.
 	maxRows  = 20_000
 	maxNames = 64 << 20
-	// maxEngines is how many engines are shown.
-	maxEngines = 200
 )
 
 // Locks is who knows the locks: an *engine.Engine.
@@ -97,23 +92,6 @@ func (s *source) run(ctx context.Context) {
 	}
 }
 
-// status is the figures of a look.
-type status struct {
-	At        int64         `json:"at"` // Unix time in ms
-	Pattern   string        `json:"pattern"`
-	Locks     int           `json:"locks"`
-	Waiting   int           `json:"waiting"`
-	Changes   int           `json:"changes"`
-	TookMS    int64         `json:"took_ms"`
-	EveryMS   int64         `json:"every_ms"`
-	Truncated bool          `json:"truncated,omitempty"`
-	Silent    int           `json:"silent,omitempty"`
-	NotAsked  string        `json:"not_asked,omitempty"`
-	Error     string        `json:"error,omitempty"`
-	Engines   []*engineJSON `json:"engines"`
-	More      int           `json:"more_engines,omitempty"`
-}
-
 // look lists all locks, and publishes. Rows stay that a look did not reach because of an error.
 func (s *source) look(ctx context.Context) {
 	s.looks++
@@ -154,23 +132,15 @@ func (s *source) look(ctx context.Context) {
 			s.history.note(r, nil, now)
 		}
 	}
-	st.Engines = slices.Collect(maps.Values(engines))
-	slices.SortFunc(st.Engines, func(a, b *engineJSON) int {
-		return cmp.Or(cmp.Compare(b.Held+b.Waiting, a.Held+a.Waiting), cmp.Compare(a.ID, b.ID))
-	})
-	if st.More = len(st.Engines) - maxEngines; st.More > 0 {
-		st.Engines = st.Engines[:maxEngines]
-	} else {
-		st.More = 0
-	}
+	st.add(engines)
 	st.At, st.TookMS, st.Changes = now.UnixMilli(), now.Sub(began).Milliseconds(), len(p.set)+len(p.gone)
 	if s.gap = false; st.Error == "" {
 		s.last = st
 	} else {
-		st.Locks, st.Waiting, st.Engines, st.More = len(s.rows), s.last.Waiting, s.last.Engines, s.last.More
-	}
-	if st.Engines == nil {
-		st.Engines = []*engineJSON{}
+		st.Locks, st.Waiting = len(s.rows), s.last.Waiting
+		if s.last.Engines != nil {
+			st.Engines, st.More = s.last.Engines, s.last.More
+		}
 	}
 	p.status, _ = json.Marshal(st) // strings and numbers
 	s.board.publish(p)
@@ -190,24 +160,4 @@ func (s *source) see(l *engine.LockInfo, p *publication) (r *row, changed bool) 
 	}
 	s.rows[l.Name] = r
 	return r, true
-}
-
-// count adds a lock to the figures of its engines.
-func count(engines map[string]*engineJSON, l *engine.LockInfo) {
-	of := func(e *engine.EngineInfo) *engineJSON {
-		j := engines[e.ID]
-		if j == nil {
-			j = engineOf(e)
-			engines[e.ID] = j
-		}
-		return j
-	}
-	for _, h := range l.Holders {
-		if h.Engine != nil && h.Engine.Answered {
-			of(h.Engine).Held++
-		}
-	}
-	for _, u := range l.Waiters {
-		of(u.Engine).Waiting++
-	}
 }
