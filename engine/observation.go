@@ -43,11 +43,11 @@ type observation struct {
 
 	ctx context.Context // what AcquireStart returned; of a part only the goroutine of Engine.calls has it
 
-	mu     sync.Mutex
-	busy   bool // see 1
-	phase  phase
-	gone   clock.Instant // when the hold has ended
-	goneAs HoldEnd
+	mu    sync.Mutex
+	busy  bool // see 1
+	phase phase
+	gone  clock.Instant // when the hold has ended
+	lost  LostReason    // why, if it was lost
 }
 
 // phase is how far the end of a hold is reported.
@@ -201,12 +201,7 @@ func (o *observation) over(why LostReason) {
 	now := o.home.clock.Stamp()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.gone = now
-	o.goneAs = HoldEnd{
-		Reason: why, Time: o.at(now), Wait: o.held.Sub(o.begun), Held: now.Sub(o.held),
-		Reentry: o.end.Reentry, Owner: o.end.Owner, Token: o.end.Token,
-	}
-	o.phase = toReport
+	o.gone, o.lost, o.phase = now, why, toReport
 	if !o.busy && o.reportsLocked() {
 		o.home.report(o.holdEnd)
 	}
@@ -243,10 +238,15 @@ func (o *observation) leave() (unlocked bool) {
 	} else {
 		o.holdEnd()
 	}
-	return o.goneAs.Reason == 0
+	return o.lost == 0
 }
 
-func (o *observation) holdEnd() { o.home.observer.HoldEnd(o.ctx, o.Acquisition, o.goneAs) }
+func (o *observation) holdEnd() {
+	o.home.observer.HoldEnd(o.ctx, o.Acquisition, HoldEnd{
+		Reason: o.lost, Time: o.at(o.gone), Wait: o.end.Wait, Held: o.gone.Sub(o.held),
+		Reentry: o.end.Reentry, Owner: o.end.Owner, Token: o.end.Token,
+	})
+}
 
 // unlock runs an Unlock of the user's up to when the release is sent. It reports whether that has
 // ended the hold: then released follows. If a context of the user's panics, the panic goes on.

@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Stats is a snapshot of an engine. Its parts are not taken at the same instant. Permits of a
+// Stats is a snapshot of an engine. (plugin/pawlprom shows it to Prometheus, beside what an Observer is told.) Its parts are not taken at the same instant. Permits of a
 // semaphore count as a hold, however many they are, and those who wait for a semaphore or a
 // latch as acquisitions.
 type Stats struct {

@@ -124,6 +124,41 @@ func TestObserver_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
 	leakCheck.want(t, "acquired", "lost: the engine was closed")
 }
 
+// Several locks may be lost while the whole is being made of them.
+func TestObserver_WholeLostBeforeItIsReported_ComesAfterTheGrant(t *testing.T) {
+	t.Parallel()
+	events := new(chronicle)
+	e := open(t, server(t).URL(), events.observe)
+	for range 2 { // the loss before the grant is noted, and after
+		_, o := e.observe(ctxT(t), Acquisition{Kind: kindMulti}, false)
+		g := newGroup(1)
+		if len(events.events) == 0 {
+			g.settle(&LostError{Reason: NotRenewed})
+			g.observe(o)
+		} else {
+			g.observe(o)
+			g.settle(&LostError{Reason: NotRenewed})
+		}
+		o.finish(nil)
+	}
+	events.want(t, "acquired", "lost: "+NotRenewed.String(), "acquired", "lost: "+NotRenewed.String())
+}
+
+// If a context panics while Lock waits for it, Lock has failed; what is granted later is given back, and
+// was nobody's hold.
+func TestObserver_GrantedAfterTheFailure_IsNoHold(t *testing.T) {
+	t.Parallel()
+	events := new(chronicle)
+	e := open(t, server(t).URL(), events.observe)
+	for _, async := range []bool{false, true} {
+		_, o := e.observe(ctxT(t), Acquisition{Kind: "mutex"}, async)
+		o.finish(ErrClosed)
+		o.over(0)
+	}
+	mustUnlock(t, mustLock(t, e.Mutex("x")))
+	events.want(t, "acquired", "released")
+}
+
 // A server whose disk is full, or that has too few replicas, answers all the time and refuses
 // every write. It must be said somewhere, for the engineer that looks for why locks are lost.
 func TestHold_ServerRefusesToWrite_NamesIt(t *testing.T) {

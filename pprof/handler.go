@@ -35,6 +35,8 @@ const (
 // its client goes away. While another one runs, the answer is 409. The block and mutex
 // profiles are empty unless the program sets their rates (runtime.SetBlockProfileRate,
 // runtime.SetMutexProfileFraction).
+//
+// Metrics and traces are plugins: see docs/observability.md.
 func Handler(stats func() any) http.Handler { return &handler{stats} }
 
 type handler struct{ stats func() any }

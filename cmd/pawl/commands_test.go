@@ -47,6 +47,7 @@ func TestStatusShowsHolders(t *testing.T) {
 	h := hold(t, s.URL(), "a")
 	pawl(t, env, "status", "a").expect(t, 0, "a: locked (exclusive), its lease ends in ", "holder "+h.Owner()+", count 1\n")
 	pawl(t, env, "status", "b").expect(t, 0, "b: free\n")
+	pawl(t, env, "status", "orders:*").expect(t, 0, "orders:*: free\n", `"pawl ls" takes patterns`)
 	s.Do("HSET", "forever", "somebody:1", "2")
 	pawl(t, env, "status", "forever").expect(t, 0, "never ends by itself", "holder somebody:1, count 2\n")
 }

@@ -36,6 +36,9 @@ func textOf(s *engine.LockInfo) string {
 		line("%s: locked (%s), %s", name, modeText(s), leaseText(s.TTL))
 	default:
 		line("%s: free", name)
+		if strings.ContainsAny(s.Name, "*?[") {
+			line("  (this is the lock of that very name; \"pawl ls\" takes patterns)")
+		}
 	}
 	for _, h := range s.Holders {
 		if s.Kind == "permits" {

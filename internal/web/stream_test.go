@@ -134,7 +134,9 @@ func TestStream_ServerIsAway_KeepsRowsAndSaysSo(t *testing.T) {
 	st := follow(t, p, "")
 	st.until("all are there", func(rows map[string]row) bool { return len(rows) == 3 })
 	f.set(func() { f.locks, f.err = nil, errors.New("no server") })
-	st.until("it says so", func(rows map[string]row) bool { return st.status["error"] == "no server" && st.status["locks"] == 3.0 && len(rows) == 3 })
+	st.until("it says so", func(rows map[string]row) bool {
+		return st.status["error"] == "no server" && st.status["locks"] == 3.0 && len(rows) == 3
+	})
 	f.set(func() { f.err = nil })
 	st.until("they are gone", func(rows map[string]row) bool { return st.status["error"] == nil && len(rows) == 0 })
 }

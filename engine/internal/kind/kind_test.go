@@ -1,8 +1,11 @@
 package kind
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+
+	respwire "github.com/pawl-lock/pawl/resp/wire"
 )
 
 func TestEachKindHasANameOfItsOwn(t *testing.T) {
@@ -70,5 +73,35 @@ func TestPlaceableNames(t *testing.T) {
 func TestPlaceableOfANameWithoutBracesAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { Mutex.ValidInCluster("orders-42") }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A server that is none, or a proxy, must not grant anything by an answer that no script gives.
+func TestKind_Granted_TakesWhatScriptsSayOnly(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]map[Kind]string{
+		":-2\r\n":                     {Mutex: "-2, 0, ", Fenced: "nothing"},
+		"*2\r\n:-2\r\n:7\r\n":         {Mutex: "nothing", Fenced: "-2, 7, "},
+		"*2\r\n:300\r\n$3\r\na:1\r\n": {Mutex: "300, 0, a:1", Fenced: "300, 0, a:1"},
+		"*2\r\n:300\r\n$0\r\n\r\n":    {Mutex: "300, 0, ", Fenced: "300, 0, "},
+		"*2\r\n:-2\r\n$3\r\na:1\r\n":  {Mutex: "nothing", Fenced: "nothing"},
+		"*2\r\n:300\r\n:7\r\n":        {Mutex: "nothing", Fenced: "nothing"},
+		"*2\r\n$1\r\nx\r\n:7\r\n":     {Mutex: "nothing", Fenced: "nothing"},
+		"*1\r\n:-2\r\n":               {Mutex: "nothing", Fenced: "nothing"},
+		"$2\r\n-2\r\n":                {Mutex: "nothing", Fenced: "nothing"},
+	} {
+		v, _, err := respwire.Decode([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, want := range want {
+			got := "nothing"
+			if code, token, holder := k.Granted(v); code.Kind == respwire.KindInt {
+				got = fmt.Sprintf("%d, %d, %s", code.Int, token, holder)
+			}
+			if got != want {
+				t.Errorf("%v of %q: %s, want %s", k, text, got, want)
+			}
+		}
 	}
 }

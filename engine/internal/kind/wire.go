@@ -96,10 +96,12 @@ func (k Kind) Granted(v resp.Value) (code resp.Value, token int64, holder []byte
 		switch {
 		case i == 0:
 			code = e
-		case e.Kind == respwire.KindBulk:
+		case e.Kind == respwire.KindBulk && code.Int != script.Granted:
 			holder = e.Bytes
-		default:
+		case e.Kind == respwire.KindInt && code.Int == script.Granted && table[k].counts:
 			token = e.Int
+		default:
+			code = resp.Value{} // no script says that
 		}
 		return true
 	})

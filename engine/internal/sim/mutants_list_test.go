@@ -215,7 +215,7 @@ var mutants = []mutant{
 	{"internal/lock/readers.go", "\tif s.grant == r {\n\t\ts.grant = nil\n\t}\n\tif s.queue", "\tif s.queue", "nor is a lock joined whose name is another by now"},
 	{"internal/lock/readers.go", "\t\th.Parent.child = nil\n\t\th.Parent.reenterHere(rd)\n", "\t\th.Parent.child = nil\n", "who waits to re-enter a reader has its turn"},
 	{"internal/lock/readers.go", "\tcase h.Parent != nil && h.IsAnnounced():\n", "\tcase h.Parent != nil:\n", "not before the contexts of the one before have ended"},
-	{"internal/lock/contexts.go", "\t\t\t\tof.endHere(rd)\n", "", "rare: and then at once"},
+	{"internal/lock/contexts.go", "\t\t\t\tof.endHere(rd)\n", "", "rare: and then at once, as one who leaves is told"},
 	// SpinMutex.
 	{"internal/lock/subscription.go", "d := min(b.First<<w.tries, b.Most)", "d := b.First << w.tries", "rare: no pause is longer than Backoff says"},
 	{"internal/lock/subscription.go", "\tw.tries = min(w.tries+1, 10)", "\tw.tries = 0", "waiters poll less and less often"},

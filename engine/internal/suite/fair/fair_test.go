@@ -20,7 +20,7 @@ const (
 )
 
 // queued waits until n are in the queue of x.
-func queued(t *testing.T, s *redistest.Server, n int) {
+func queued(t testing.TB, s *redistest.Server, n int) {
 	t.Helper()
 	testkit.Eventually(t, fmt.Sprintf("%d are queued", n), func() bool {
 		return s.Do("LLEN", fairQueue) == int64(n) && s.Do("ZCARD", fairTimeout) == int64(n)
@@ -28,7 +28,7 @@ func queued(t *testing.T, s *redistest.Server, n int) {
 }
 
 // nothingOfX fails the test if anything of x is left on the server.
-func nothingOfX(t *testing.T, s *redistest.Server) {
+func nothingOfX(t testing.TB, s *redistest.Server) {
 	t.Helper()
 	testkit.Eventually(t, "nothing is left", func() bool { return s.Do("DBSIZE") == int64(0) })
 }
@@ -186,6 +186,10 @@ func forced(t *testing.T, s *redistest.Server, h *engine.Hold) {
 // served before others that come.
 func TestFairMutex_QueueDeleted_WaiterQueuesAgain(t *testing.T) {
 	t.Parallel()
+	testkit.Steady(t, queuesAgain)
+}
+
+func queuesAgain(t testing.TB) {
 	s := testkit.Server(t)
 	brief := func(c *engine.Config) { c.Lease = 3 * time.Second }
 	a, b := testkit.Open(t, s.URL(), brief), testkit.Open(t, s.URL(), brief)
@@ -217,6 +221,10 @@ func TestFairMutex_QueueDeleted_WaiterQueuesAgain(t *testing.T) {
 // A waiter keeps its place for longer than its room in the queue: each try raises its score.
 func TestFairMutex_LockHeldForLong_WaiterKeepsItsPlace(t *testing.T) {
 	t.Parallel()
+	testkit.Steady(t, keepsItsPlace)
+}
+
+func keepsItsPlace(t testing.TB) {
 	s := testkit.Server(t)
 	impatient := func(c *engine.Config) { c.Lease, c.FairWaitTimeout = 300*time.Millisecond, 400*time.Millisecond }
 	engines := []*engine.Engine{testkit.Open(t, s.URL(), impatient), testkit.Open(t, s.URL(), impatient)}
