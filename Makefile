@@ -85,6 +85,7 @@ tidy-check: ## complain about a go.mod that is not tidy
 	$(GO) mod tidy -diff
 	$(GO) -C bench/peers mod tidy -diff
 	$(GO) -C examples/fencing mod tidy -diff
+	$(GO) -C internal/web/browser mod tidy -diff
 	$(GO) -C plugin/pawlprom mod tidy -diff
 	$(GO) -C plugin/pawlprom/grafana mod tidy -diff
 	$(GO) -C plugin/pawlotel mod tidy -diff
@@ -100,7 +101,7 @@ cross: ## build and vet for macOS and Windows, and without gnet
 	$(GO) build -tags pawl_nognet ./...
 
 peers: ## vet, lint, build and race-test the modules of their own: the comparison with other clients, the example with a database
-	@set -e; for module in bench/peers examples/fencing plugin/pawlprom plugin/pawlprom/grafana plugin/pawlotel plugin/cost; do \
+	@set -e; for module in bench/peers examples/fencing internal/web/browser plugin/pawlprom plugin/pawlprom/grafana plugin/pawlotel plugin/cost; do \
 		$(GO) -C $$module vet ./...; \
 		$(GO) -C $$module build -o /dev/null ./...; \
 		$(GO) -C $$module run $(STATICCHECK) ./...; \

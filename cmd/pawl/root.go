@@ -71,6 +71,7 @@ Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server cannot be reached or ref
 		newStatusCommand(),
 		newUnlockCommand(),
 		newVersionCommand(),
+		newWebCommand(),
 	)
 	root.AddCommand(look.Commands(look.Terminal{Is: isTerminal, Logger: func(cmd *cobra.Command) *slog.Logger {
 		return newReports(func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "pawl: "+format+"\n", args...) }, isTerminal(cmd.ErrOrStderr()))

@@ -48,7 +48,7 @@ func golden(t *testing.T, name, got string) {
 
 func TestHelpIsAsPinned(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "bench", "demo", "exec", "ping", "serve", "status", "unlock", "version"} {
+	for _, command := range []string{"", "bench", "demo", "exec", "ping", "serve", "status", "unlock", "version", "web"} {
 		v := pawl(t, nil, strings.Fields(command+" --help")...)
 		v.expect(t, 0)
 		golden(t, "help"+strings.TrimSuffix("_"+command, "_"), v.stdout.String())
@@ -148,6 +148,12 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{right, "ping --addr ="},
 		{right, "demo --addr ="},
 		{right, "bench single --addr ="},
+		{nil, "web --listen 0.0.0.0:7390"},
+		{nil, "web --listen :7390 --allow-unlock"},
+		{nil, "web --listen 7390"},
+		{nil, "web --every 1ms"},
+		{nil, "web orders:1 orders:2"},
+		{right, "web --listen 127.0.0.1:70000"},
 		{nil, "ping --addr http://127.0.0.1"},
 		{nil, "ping --addr redis://:secret@127.0.0.1"},
 		{[]string{target.URLEnv + "=redis://:secret@127.0.0.1:6379/one"}, "ping"},
