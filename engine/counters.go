@@ -69,9 +69,10 @@ func (s Semaphore) await(ctx context.Context, r counterSpec[*Permits]) (p *Permi
 	return s.acquire(ctx, r, true).await(ctx)
 }
 
-func (s Semaphore) future(ctx context.Context, r counterSpec[*Permits]) *Future[*Permits] {
+func (s Semaphore) future(ctx context.Context, r counterSpec[*Permits]) (fut *Future[*Permits]) {
 	if s.home.isObserved() {
 		ctx, r.seen = s.home.observe(ctx, s.acquisition(r), true)
+		defer finishFuture(r.seen, &fut)
 	}
 	return &s.acquire(ctx, r, false).fut
 }

@@ -367,7 +367,6 @@ func (e *Engine) close() error {
 	_ = e.table.Client.Close() // fails what is unanswered: see lock.ClientClosed
 	e.table.Drop()
 	e.table.Timers.Close()
-	e.calls.Close()
 	quiet := e.awaitQuiet(timeout)
 	e.exec.Close()
 	refused, delayed := e.table.Refused()

@@ -163,17 +163,18 @@ func (all *several) wait(ctx context.Context, opts []Option, once bool, seen *ob
 	return fut.Result()
 }
 
-func (all *several) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
+func (all *several) acquireAsync(ctx context.Context, opts []Option, once bool) (fut *Future[*Hold]) {
 	var seen *observation
 	if e := all.engine(); e.isObserved() {
 		ctx, seen = e.observe(ctx, all.acquisition(once), true)
+		defer finishFuture(seen, &fut)
 	}
-	_, fut, err := all.begin(ctx, opts, once, true, seen)
+	_, begun, err := all.begin(ctx, opts, once, true, seen)
 	if err != nil {
 		seen.finish(err)
 		return failedFuture[*Hold](all.engine(), err)
 	}
-	return fut
+	return begun
 }
 
 // engine is that of the first lock, nil if there is none.

@@ -184,13 +184,14 @@ func (m Mutex) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Hold] 
 	return m.acquireAsync(ctx, opts, true)
 }
 
-func (m Mutex) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
+func (m Mutex) acquireAsync(ctx context.Context, opts []Option, once bool) (fut *Future[*Hold]) {
 	if m.home == nil {
 		return failedFuture[*Hold](nil, notAcquired("", errZeroMutex))
 	}
 	var seen *observation
 	if m.home.observer != nil {
 		ctx, seen = m.home.observe(ctx, m.acquisition(opts, once), true)
+		defer finishFuture(seen, &fut)
 	}
 	a, err := m.home.lock(ctx, m, opts, once, true, seen)
 	if err != nil {

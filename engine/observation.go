@@ -192,6 +192,13 @@ func finishSync[T any](o *observation, granted **T, err *error, giveBack func(*T
 	through = true
 }
 
+// finishFuture is finish for a future that was not made, deferred: the context, which is the user's, has panicked.
+func finishFuture[T any](o *observation, fut **Future[T]) {
+	if *fut == nil && o != nil {
+		o.finish(notAcquired(o.Name, lockerr.ErrAbandoned))
+	}
+}
+
 func dropHold(h *Hold) { h.h.unlockAsync(false) }
 
 // over notes that the hold has ended, and reports it unless a goroutine of the caller's will. o may be nil,

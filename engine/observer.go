@@ -21,7 +21,8 @@ import (
 //   - Everything else: one goroutine of the engine, in order. That is everything about the future
 //     of a LockAsync but for its AcquireStart, all about a part (see Acquisition.PartOf), a
 //     hold that is lost, RenewEnd and ConnChange. Its queue has room for 65,536 calls, log lines
-//     included; what does not fit is dropped, and counted in Stats.EventsDropped.
+//     included; what does not fit is dropped, and counted in Stats.EventsDropped. Nobody waits for what comes
+//     after Close: a LockAsync fails then, and has its AcquireEnd.
 //
 // Each AcquireStart is followed by one AcquireEnd, and, if the outcome is Granted, by one HoldEnd. Each
 // Unlock that ends a hold is followed by one ReleaseEnd.
@@ -149,7 +150,7 @@ func (o Outcome) String() string {
 }
 
 // outcomeOf is the outcome of an acquisition under ctx that ended with err. The causes that a user
-// gave to ctx count as its end.
+// gave to ctx count as its end. ctx is asked last, as it may be the user's own.
 func outcomeOf(ctx context.Context, err error) Outcome {
 	is := func(targets ...error) bool {
 		for _, t := range targets {
@@ -159,7 +160,7 @@ func outcomeOf(ctx context.Context, err error) Outcome {
 		}
 		return false
 	}
-	switch ended := ctx.Err(); {
+	switch {
 	case err == nil:
 		return Granted
 	case is(ErrClosed):
@@ -170,10 +171,11 @@ func outcomeOf(ctx context.Context, err error) Outcome {
 		return TimedOut
 	case is(lockerr.ErrAbandoned, context.Canceled):
 		return Canceled
-	case ended != nil && is(context.Cause(ctx)):
-		if ended == context.DeadlineExceeded {
-			return TimedOut
-		}
+	}
+	switch ended, cause := endOfContext(ctx); {
+	case ended == context.DeadlineExceeded && is(cause):
+		return TimedOut
+	case ended != nil && is(cause):
 		return Canceled
 	case is(ErrHeld):
 		return Refused
@@ -181,6 +183,13 @@ func outcomeOf(ctx context.Context, err error) Outcome {
 		return Unavailable
 	}
 	return Failed
+}
+
+// endOfContext is why ctx has ended, if it has. One that panics has not: its Lock has had that panic, if it was
+// to have one, and nobody is there for another.
+func endOfContext(ctx context.Context) (ended, cause error) {
+	defer func() { _ = recover() }()
+	return ctx.Err(), context.Cause(ctx)
 }
 
 // ObserverFuncs is an Observer made of functions, for one that needs a few of them. A nil one is not

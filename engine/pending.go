@@ -192,6 +192,7 @@ func (t *pendingOp) await(ctx context.Context, done, ended <-chan struct{}, aban
 	defer func() {
 		if !through { // the context is the user's own, and has panicked
 			abandon()
+			t.home.world.Wait(ended, nil, nil)
 		}
 	}()
 	s := ctxwatch.CancelOf(ctx)

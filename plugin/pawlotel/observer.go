@@ -3,6 +3,7 @@ package pawlotel
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel"
@@ -55,17 +56,16 @@ type observer struct {
 // until the grant, and that of the hold after it.
 type spans struct {
 	context.Context // with the span of the caller
+	of              *observer
 	acquire         trace.Span
 	hold            trace.Span
 	identity        trace.SpanStartEventOption
 	holding         atomic.Pointer[context.Context] // with the span of the hold
 }
 
-type spansKey struct{}
-
-// Value implements context.Context.
+// Value implements context.Context. The key is the observer: an engine may have several.
 func (s *spans) Value(key any) any {
-	if key == (spansKey{}) {
+	if key == s.of {
 		return s
 	}
 	if in := s.holding.Load(); in != nil {
@@ -81,9 +81,9 @@ func (o *observer) AcquireStart(ctx context.Context, a engine.Acquisition) conte
 	}
 	about := []attribute.KeyValue{attribute.String("lock.kind", a.Kind)}
 	if name := o.name(a.Name); name != "" {
-		about = append(about, attribute.String("lock.name", name))
+		about = append(about, text("lock.name", name))
 	}
-	s := &spans{Context: ctx, identity: trace.WithAttributes(about...)}
+	s := &spans{Context: ctx, of: o, identity: trace.WithAttributes(about...)}
 	_, s.acquire = o.tracer.Start(ctx, "lock.acquire", s.identity)
 	return s
 }
@@ -98,7 +98,7 @@ func (o *observer) AcquireEnd(ctx context.Context, a engine.Acquisition, end eng
 		s.acquire.SetAttributes(acquired(a, end)...)
 		switch end.Outcome {
 		case engine.Unavailable, engine.Closed, engine.Invalid, engine.Failed:
-			s.acquire.SetStatus(codes.Error, end.Err.Error())
+			s.acquire.SetStatus(codes.Error, valid(end.Err.Error()))
 		}
 	}
 	s.acquire.End(trace.WithTimestamp(end.Time))
@@ -108,6 +108,12 @@ func (o *observer) AcquireEnd(ctx context.Context, a engine.Acquisition, end eng
 		s.holding.Store(&in)
 	}
 }
+
+// valid is a text that an exporter takes: of one that is not UTF-8 it refuses the whole batch.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// text is an attribute of what others wrote.
+func text(key, value string) attribute.KeyValue { return attribute.String(key, valid(value)) }
 
 // acquired are the attributes of a result.
 func acquired(a engine.Acquisition, end engine.AcquireEnd) []attribute.KeyValue {
@@ -135,7 +141,7 @@ func acquired(a engine.Acquisition, end engine.AcquireEnd) []attribute.KeyValue 
 	}
 	var refused *engine.NotAcquiredError
 	if errors.As(end.Err, &refused) && refused.Holder != "" {
-		all = append(all, attribute.String("lock.holder", refused.Holder))
+		all = append(all, text("lock.holder", refused.Holder))
 	}
 	return all
 }
@@ -168,7 +174,7 @@ func (o *observer) ReleaseEnd(ctx context.Context, a engine.Acquisition, end eng
 	}
 	_, release := o.tracer.Start(s.Context, "lock.release", s.identity, trace.WithTimestamp(end.Time.Add(-end.Took)))
 	if end.Err != nil {
-		release.SetStatus(codes.Error, end.Err.Error())
+		release.SetStatus(codes.Error, valid(end.Err.Error()))
 	}
 	release.End(trace.WithTimestamp(end.Time))
 }
@@ -179,7 +185,7 @@ func (o *observer) spansOf(ctx context.Context, a engine.Acquisition) *spans {
 	if a.PartOf != "" && !o.parts {
 		return nil
 	}
-	s, _ := ctx.Value(spansKey{}).(*spans)
+	s, _ := ctx.Value(o).(*spans)
 	return s
 }
 

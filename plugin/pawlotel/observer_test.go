@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -213,5 +214,55 @@ func TestObserver_ServiceUnderLoad_EndsEverySpan(t *testing.T) {
 	must(t, e.Close())
 	if n := len(spans(t, out, 4*workers*each)); n != 4*workers*each {
 		t.Errorf("%d spans, want %d", n, 4*workers*each)
+	}
+}
+
+// Two of them, for two backends.
+func TestObserver_TwoOfOneEngine_EachEndsItsSpans(t *testing.T) {
+	t.Parallel()
+	var out [2]*tracetest.InMemoryExporter
+	var all [2]engine.Observer
+	for i := range out {
+		out[i] = tracetest.NewInMemoryExporter()
+		all[i] = pawlotel.New(pawlotel.TracerProvider(trace.NewTracerProvider(trace.WithSyncer(out[i]))))
+	}
+	cfg, err := engine.ParseURL(redistest.Start(t).URL())
+	must(t, err)
+	cfg.Observer = engine.Observers(all[0], all[1])
+	e, err := engine.New(context.Background(), cfg)
+	must(t, err)
+	t.Cleanup(func() { _ = e.Close() })
+	must(t, e.Mutex("x").Do(context.Background(), func(context.Context, *engine.Hold) error { return nil }))
+	for i := range out {
+		got := out[i].GetSpans()
+		if len(got) != 3 {
+			t.Errorf("%d has %d spans, want 3", i, len(got))
+			continue
+		}
+		for _, name := range []string{"lock.acquire", "lock.hold", "lock.release"} {
+			find(t, got, name)
+		}
+	}
+}
+
+// A name may be any bytes, but an exporter refuses a whole batch for one string that is not UTF-8.
+func TestObserver_InvalidUTF8_IsReplaced(t *testing.T) {
+	t.Parallel()
+	e, _, out := traced(t)
+	h, err := e.Mutex("x\xff").Lock(context.Background())
+	must(t, err)
+	if _, err := e.Mutex("x\xff").Lock(context.Background(), engine.Lease(-1)); err == nil {
+		t.Fatal("a lease of -1")
+	}
+	must(t, h.Unlock(context.Background()))
+	for _, s := range spans(t, out, 4) {
+		for _, kv := range s.Attributes {
+			if !utf8.ValidString(kv.Value.Emit()) {
+				t.Errorf("%s: %s is %q", s.Name, kv.Key, kv.Value.Emit())
+			}
+		}
+		if !utf8.ValidString(s.Status.Description) {
+			t.Errorf("%s: %q", s.Name, s.Status.Description)
+		}
 	}
 }

@@ -74,10 +74,10 @@ func (e *engines) Collect(to chan<- prometheus.Metric) {
 	up, missing := 0, 0
 	open := e.open[:0]
 	for _, one := range e.open {
-		over := errors.Is(one.Ready(), engine.ErrClosed) // first: nothing is counted after that
+		closing := errors.Is(one.Ready(), engine.ErrClosed)
 		s := one.Stats()
 		sum.add(&s)
-		if over {
+		if closing && s.Connected == 0 && s.Held == 0 { // Shutdown waits for holders, and counts on
 			e.closed.add(&s)
 			continue
 		}

@@ -39,7 +39,8 @@ type Option func(*Observer)
 //		return kind + ":*"
 //	})
 //
-// It is called for each acquisition, on the caller's goroutine.
+// It is called for each acquisition, on the caller's goroutine. What is not UTF-8 in its result, which is no
+// label, becomes U+FFFD.
 func NameLabel(of func(name string) string) Option {
 	return func(o *Observer) { o.nameLabel = of }
 }
@@ -112,11 +113,9 @@ type acquisition struct {
 	held   heldHold
 }
 
-type acquisitionKey struct{}
-
-// Value implements context.Context.
+// Value implements context.Context. The key is the Observer: an engine may have several.
 func (a *acquisition) Value(key any) any {
-	if key == (acquisitionKey{}) {
+	if key == a.series.observer {
 		return a
 	}
 	return a.Context.Value(key)
@@ -134,7 +133,7 @@ func (o *Observer) AcquireStart(ctx context.Context, a engine.Acquisition) conte
 
 // AcquireEnd implements engine.Observer.
 func (o *Observer) AcquireEnd(ctx context.Context, a engine.Acquisition, end engine.AcquireEnd) {
-	own := ofEvent(ctx, a)
+	own := o.ofEvent(ctx, a)
 	if own == nil {
 		return
 	}
@@ -152,7 +151,7 @@ func (o *Observer) AcquireEnd(ctx context.Context, a engine.Acquisition, end eng
 
 // HoldEnd implements engine.Observer.
 func (o *Observer) HoldEnd(ctx context.Context, a engine.Acquisition, end engine.HoldEnd) {
-	own := ofEvent(ctx, a)
+	own := o.ofEvent(ctx, a)
 	if own == nil {
 		return
 	}
@@ -166,17 +165,17 @@ func (o *Observer) HoldEnd(ctx context.Context, a engine.Acquisition, end engine
 
 // ReleaseEnd implements engine.Observer.
 func (o *Observer) ReleaseEnd(ctx context.Context, a engine.Acquisition, end engine.ReleaseEnd) {
-	if own := ofEvent(ctx, a); own != nil {
+	if own := o.ofEvent(ctx, a); own != nil {
 		own.series.released(end.Err == nil).Observe(end.Took.Seconds())
 	}
 }
 
 // ofEvent is the acquisition of an event; nil of a part, whose context is that of the whole.
-func ofEvent(ctx context.Context, a engine.Acquisition) *acquisition {
+func (o *Observer) ofEvent(ctx context.Context, a engine.Acquisition) *acquisition {
 	if a.PartOf != "" {
 		return nil
 	}
-	own, _ := ctx.Value(acquisitionKey{}).(*acquisition)
+	own, _ := ctx.Value(o).(*acquisition)
 	return own
 }
 

@@ -233,3 +233,61 @@ func TestObserver_ServiceUnderLoad_CountsEachLockOnce(t *testing.T) {
 			m[`pawl_held{kind="mutex"}`] == "0" && m[`pawl_waiting{kind="mutex"}`] == "0"
 	})
 }
+
+// Two Observers with two registries, of a service and of a library in it, say.
+func TestObserver_TwoOfOneEngine_EachCountsForItself(t *testing.T) {
+	t.Parallel()
+	one, two := prometheus.NewRegistry(), prometheus.NewRegistry()
+	e := open(t, redistest.Start(t).URL(), engine.Observers(pawlprom.New(one), pawlprom.New(two)))
+	h, err := e.Mutex("x").Lock(context.Background())
+	must(t, err)
+	for i, reg := range []*prometheus.Registry{one, two} {
+		all := scrape(t, reg)
+		if all[`pawl_held{kind="mutex"}`] != "1" || all[`pawl_waiting{kind="mutex"}`] != "0" || all["pawl_oldest_hold_seconds"] == "0" {
+			t.Errorf("while it is held %d shows %v held, %v waiting, %v s", i, all[`pawl_held{kind="mutex"}`], all[`pawl_waiting{kind="mutex"}`], all["pawl_oldest_hold_seconds"])
+		}
+	}
+	must(t, h.Unlock(context.Background()))
+	for i, reg := range []*prometheus.Registry{one, two} {
+		all := scrape(t, reg)
+		if all[`pawl_held{kind="mutex"}`] != "0" || all["pawl_oldest_hold_seconds"] != "0" || all[`pawl_hold_duration_seconds_count{end="released",kind="mutex"}`] != "1" {
+			t.Errorf("after that %d shows %v held, %v s, %v ends", i, all[`pawl_held{kind="mutex"}`], all["pawl_oldest_hold_seconds"], all[`pawl_hold_duration_seconds_count{end="released",kind="mutex"}`])
+		}
+	}
+}
+
+// A lock's name may be any bytes, a label's value not.
+func TestNameLabel_InvalidUTF8_IsReplaced(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	e := open(t, redistest.Start(t).URL(), pawlprom.New(reg, pawlprom.NameLabel(func(name string) string { return name })))
+	h, err := e.Mutex("x\xff").Lock(context.Background())
+	must(t, err)
+	must(t, h.Unlock(context.Background()))
+	if got := scrape(t, reg)["pawl_hold_duration_seconds_count{end=\"released\",kind=\"mutex\",name=\"x\uFFFD\"}"]; got != "1" {
+		t.Errorf("%q ends", got)
+	}
+}
+
+// Shutdown waits for holders, whose work counts as before.
+func TestObserver_Shutdown_CountsToTheEnd(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	e := open(t, redistest.Start(t).URL(), pawlprom.New(reg))
+	h, err := e.Mutex("x").Lock(context.Background(), engine.Lease(time.Minute))
+	must(t, err)
+	over := make(chan error, 1)
+	go func() { over <- e.Shutdown(context.Background()) }()
+	eventually(t, "it is shutting down", func() bool { return e.Ready() != nil })
+	if got := scrape(t, reg)["pawl_servers_connected"]; got != "1" {
+		t.Errorf("%s servers while a holder works", got)
+	}
+	for range 10 {
+		must(t, h.Extend(context.Background(), time.Hour))
+	}
+	must(t, h.Unlock(context.Background()))
+	must(t, <-over)
+	if got, want := scrape(t, reg)["pawl_commands_total"], fmt.Sprint(e.Stats().Commands); got != want {
+		t.Errorf("%s commands, want %s", got, want)
+	}
+}

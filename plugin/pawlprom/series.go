@@ -1,6 +1,7 @@
 package pawlprom
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -28,7 +29,7 @@ func (s *seriesSet) init(o *Observer, labels []string) {
 func (s *seriesSet) of(kind, name string) *series {
 	k := seriesKey{kind: kind}
 	if label := s.observer.nameLabel; label != nil {
-		k.name = label(name)
+		k.name = strings.ToValidUTF8(label(name), "\uFFFD")
 	}
 	if found, ok := s.all.Load(k); ok {
 		return found.(*series)

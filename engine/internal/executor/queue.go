@@ -3,7 +3,7 @@ package executor
 import "sync"
 
 // Queue runs tasks one after another, on a goroutine that exists while there are any, and that Close
-// of an engine waits for, as it does for the tasks.
+// of an engine waits for, as it does for the tasks. Nobody waits for what comes after Close.
 //
 // Its lock may be taken under any other, and only that of the Executor is taken under it.
 type Queue struct {
@@ -13,17 +13,16 @@ type Queue struct {
 	sync.Mutex // guards what follows
 	tasks      []func()
 	running    bool
-	closed     bool
 }
 
 // Init sets where the goroutine comes from, and how many tasks may wait; 0: any number.
 func (q *Queue) Init(exec *Executor, most int) { q.exec, q.most = exec, most }
 
-// Push adds a task. It never blocks. It reports false if the queue is full or closed.
+// Push adds a task. It never blocks. It reports false if the queue is full.
 func (q *Queue) Push(task func()) bool {
 	q.Lock()
 	defer q.Unlock()
-	if q.closed || q.most > 0 && len(q.tasks) >= q.most {
+	if q.most > 0 && len(q.tasks) >= q.most {
 		return false
 	}
 	q.tasks = append(q.tasks, task)
@@ -63,11 +62,4 @@ func (q *Queue) run() {
 			task()
 		}
 	}
-}
-
-// Close refuses further tasks; those that wait are run.
-func (q *Queue) Close() {
-	q.Lock()
-	q.closed = true
-	q.Unlock()
 }
