@@ -129,11 +129,11 @@ func parseQuestion(b []byte) (*Question, error) {
 	switch {
 	case q.Version != version:
 		return nil, errVersion
-	case len(q.ID) > maxEngineID || len(q.Reply) > maxChannel || !strings.HasPrefix(q.Reply, replyPrefix):
-		return nil, errForm // it publishes to no other channel: a message there would wake waiters
+	case len(q.ID) > maxEngineID || len(q.Reply) > maxChannel || !strings.HasPrefix(q.Reply, replyPrefix) || strings.Contains(q.Reply, "{"):
+		return nil, errForm // it publishes to no channel of a lock, whose waiters a message would wake: that of "pawl-inspect:{x}" has the prefix
 	case q.About != AboutName && q.About != AboutPattern && q.About != AboutWaits:
 		return nil, errForm
-	case q.Millis <= 0:
+	case q.Millis <= 0 || q.Millis > time.Hour.Milliseconds():
 		return nil, errForm
 	}
 	return q, nil

@@ -25,6 +25,7 @@ func TestParseQuestion_Hostile_IsRefused(t *testing.T) {
 	good := Question{ID: "1", Reply: replyPrefix + "1", About: AboutName, Millis: 200}
 	for what, change := range map[string]func(*Question){
 		"the channel of a lock": func(q *Question) { q.Reply = "redisson_lock__channel:{orders}" },
+		"that of a lock's name": func(q *Question) { q.Reply = replyPrefix + "{orders}" },
 		"the questions":         func(q *Question) { q.Reply = Channel },
 		"a long channel":        func(q *Question) { q.Reply = replyPrefix + strings.Repeat("x", maxChannel) },
 		"a long id":             func(q *Question) { q.ID = strings.Repeat("x", maxEngineID+1) },
