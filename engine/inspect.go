@@ -100,6 +100,9 @@ func (e *Engine) Inspect(ctx context.Context, name string) (*LockInfo, error) {
 		return nil, err
 	}
 	heard.tell(info)
+	for _, id := range slices.Sorted(maps.Keys(heard.engines)) {
+		info.Engines = append(info.Engines, heard.engines[id])
+	}
 	if !e.cfg.NoInspect {
 		heard.reach(ctx, m, info)
 	}
@@ -188,7 +191,7 @@ func (h *heard) found(f inspect.Found) *LockInfo {
 			}
 		}
 	}
-	info.Unconfirmed, info.Engines = nil, nil
+	info.Unconfirmed = nil
 	return info
 }
 
@@ -260,9 +263,6 @@ func (h *heard) tell(info *LockInfo) {
 		}
 	}
 	slices.SortStableFunc(info.Waiters, func(a, b Use) int { return a.Since.Compare(b.Since) })
-	for _, id := range slices.Sorted(maps.Keys(h.engines)) {
-		info.Engines = append(info.Engines, h.engines[id])
-	}
 }
 
 // confirm finds the owner of a hold among the holders. An engine can claim its own owners only.
