@@ -265,6 +265,7 @@ func (c Config) validate() error {
 	check(c.CommandTimeout > 0, "CommandTimeout (%v) must be positive", c.CommandTimeout)
 	check(c.Replicas.valid(), "Replicas (%d) must be a number up to %d, AllReplicas or MajorityOfReplicas", int(c.Replicas), maxReplicas)
 	check(c.AckTimeout >= time.Millisecond && c.AckTimeout <= maxAckTimeout, "AckTimeout (%v) must be between 1ms and %v", c.AckTimeout, maxAckTimeout)
+	check(inspect.ClientNameFits(c.ClientName), "ClientName (%q) must be of printable ASCII characters without spaces: the server refuses others", c.ClientName)
 	check(inspect.LabelsFit(c.Labels), "Labels must have at most %d bytes", inspect.MaxLabels)
 	check(c.DialTimeout > 0, "DialTimeout (%v) must be positive", c.DialTimeout)
 	check(c.CloseTimeout > 0, "CloseTimeout (%v) must be positive", c.CloseTimeout)

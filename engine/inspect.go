@@ -100,6 +100,9 @@ func (e *Engine) Inspect(ctx context.Context, name string) (*LockInfo, error) {
 		return nil, err
 	}
 	heard.tell(info)
+	for _, id := range slices.Sorted(maps.Keys(heard.engines)) {
+		info.Engines = append(info.Engines, heard.engines[id])
+	}
 	if !e.cfg.NoInspect {
 		heard.reach(ctx, m, info)
 	}
@@ -188,7 +191,7 @@ func (h *heard) found(f inspect.Found) *LockInfo {
 			}
 		}
 	}
-	info.Unconfirmed, info.Engines = nil, nil
+	info.Unconfirmed = nil
 	return info
 }
 
@@ -211,6 +214,8 @@ type claim struct {
 func (e *Engine) ask(ctx context.Context, about, text string) *heard {
 	h := &heard{at: e.clock.Wall(), engines: make(map[string]*EngineInfo), names: make(map[string][]claim), permits: make(map[string]*EngineInfo)}
 	q := &inspect.Question{About: about, Text: []byte(text), DB: e.cfg.DB}
+	// It asks itself without a message: nobody can claim to be it, and no flood of questions keeps its answer away.
+	own := e.answer(q, func() bool { return ctx.Err() != nil })
 	h.Err = errNoInspect
 	if !e.cfg.NoInspect {
 		w := inspect.World{
@@ -219,13 +224,8 @@ func (e *Engine) ask(ctx context.Context, about, text string) *heard {
 		}
 		h.Answers = w.Ask(ctx, about, text)
 	}
-	if !e.table.Listener.Listening() {
-		h.All = append(h.All, e.answer(q))
-	}
+	h.All = append(slices.DeleteFunc(h.All, func(a *inspect.Answer) bool { return a.Engine == e.table.ID }), own)
 	for _, a := range h.All {
-		if h.engines[a.Engine] != nil {
-			continue
-		}
 		is := &EngineInfo{ID: a.Engine, Answered: true, Host: a.Host, PID: a.PID, Service: a.Service, Labels: a.Labels}
 		h.engines[a.Engine] = is
 		h.permits[script.PermitPrefix(a.Engine)] = is
@@ -263,9 +263,6 @@ func (h *heard) tell(info *LockInfo) {
 		}
 	}
 	slices.SortStableFunc(info.Waiters, func(a, b Use) int { return a.Since.Compare(b.Since) })
-	for _, id := range slices.Sorted(maps.Keys(h.engines)) {
-		info.Engines = append(info.Engines, h.engines[id])
-	}
 }
 
 // confirm finds the owner of a hold among the holders. An engine can claim its own owners only.
@@ -344,10 +341,11 @@ func (e *Engine) Deadlocks(ctx context.Context) ([]Cycle, error) {
 	}
 	_, later := e.waits(ctx)
 	var all []Cycle
+	var failed error
 	for _, cycle := range cycles {
 		confirmed, err := e.confirm(ctx, waits, cycle, later)
-		if err != nil {
-			return all, err
+		if failed = cmp.Or(failed, err); ctx.Err() != nil {
+			break
 		}
 		if !confirmed {
 			continue
@@ -360,7 +358,7 @@ func (e *Engine) Deadlocks(ctx context.Context) ([]Cycle, error) {
 		}
 		all = append(all, c)
 	}
-	return all, nil
+	return all, failed
 }
 
 // lookAgainAfter is how long a cycle must last.
@@ -379,13 +377,13 @@ func (e *Engine) waits(ctx context.Context) (h *heard, all []inspect.Wait) {
 func (e *Engine) confirm(ctx context.Context, waits []inspect.Wait, cycle []int, later []inspect.Wait) (bool, error) {
 	for at, i := range cycle {
 		w, next := &waits[i], &waits[cycle[(at+1)%len(cycle)]]
-		if !slices.ContainsFunc(later, func(l inspect.Wait) bool { return w.Same(&l) }) {
+		if !slices.ContainsFunc(later, func(l inspect.Wait) bool { return w.Same(&l, lookAgainAfter) }) {
 			return false, nil
 		}
 		m := Mutex{home: e, name: w.Name, route: e.table.Client.Route(w.Name)}
 		m.key.Name = w.Name
 		st, err := m.State(ctx)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrWrongType) {
 			return false, err
 		}
 		if !slices.ContainsFunc(st.Holders, func(h Holder) bool { return h.ID == next.Holds(w.Name) }) {

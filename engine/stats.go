@@ -166,8 +166,9 @@ type EngineInfo struct {
 	Hidden error
 }
 
-// answer is what the engine says to a question of package inspect.
-func (e *Engine) answer(q *inspect.Question) *inspect.Answer {
+// answer is what the engine says to a question of package inspect. Anybody may ask, with a pattern of 100 kB that
+// takes 10 ms for each name: so it stops when it is late.
+func (e *Engine) answer(q *inspect.Question, late func() bool) *inspect.Answer {
 	st := e.table.Counters()
 	a := &inspect.Answer{
 		Engine: e.table.ID, Host: hostname(), PID: os.Getpid(), Service: e.cfg.Service, Labels: e.cfg.Labels,
@@ -183,9 +184,9 @@ func (e *Engine) answer(q *inspect.Question) *inspect.Answer {
 		n.Name = ""
 		a.Add(e.named(n))
 	case inspect.AboutPattern:
-		a.More += e.table.EachName(func(name string) bool { return inspect.Match(text, name) }, false, func(n driver.NameUses) { a.Add(e.named(n)) })
+		a.More += e.table.EachName(func(name string) bool { return !late() && inspect.Match(text, name) }, false, func(n driver.NameUses) { a.Add(e.named(n)) })
 	case inspect.AboutWaits:
-		e.table.EachName(func(string) bool { return true }, true, func(n driver.NameUses) {
+		e.table.EachName(func(string) bool { return !late() }, true, func(n driver.NameUses) {
 			n.Uses = slices.DeleteFunc(n.Uses, func(u driver.Use) bool { return u.Under == nil })
 			if len(n.Uses) > 0 {
 				a.Add(e.named(n))

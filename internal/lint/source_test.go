@@ -36,6 +36,7 @@ var clockFuncs = []string{"Now", "Since", "Until", "Sleep", "After", "Tick"}
 // nothing.
 var walksErrors = map[string]string{
 	"engine/lock.go":                    "Do runs on a goroutine of the user's, without a lock",
+	"engine/inspect.go":                 "Deadlocks runs on a goroutine of the user's, without a lock",
 	"engine/observer.go":                "outcomes are found where the Observer is called",
 	"engine/mutex.go":                   "so does Downgrade",
 	"engine/internal/ctxwatch/watch.go": "contexts are asked on a goroutine of their own, or the user's, without a lock",

@@ -17,6 +17,8 @@ const (
 	// Patience is how long answers are waited for. A server that is far away has roundTrips of its round trip.
 	Patience   = 200 * time.Millisecond
 	roundTrips = 4
+	// maxPublish is how long the server may take to have the question published: two round trips.
+	maxPublish = time.Second
 	// maxAnswers bounds how many engines are asked at once, and maxKept the bytes of what they say.
 	maxAnswers = 10_000
 	maxKept    = 64 << 20
@@ -45,8 +47,8 @@ type Answers struct {
 // ErrSlow is the Err of Answers if the server did not take the question in time.
 var ErrSlow = errors.New("the server did not publish the question in time")
 
-// Ask asks all engines. It returns when all that listen have answered, when Patience is over, or
-// when ctx ends.
+// Ask asks all engines. It returns when all that listen have answered, when Patience is over since the question
+// was published, or when ctx ends.
 func (w *World) Ask(ctx context.Context, about, text string) Answers {
 	var id [16]byte
 	w.RandRead(id[:])
@@ -58,7 +60,7 @@ func (w *World) Ask(ctx context.Context, about, text string) Answers {
 	w.Client.Subscribe(&a.channel)
 	defer w.Client.Unsubscribe(&a.channel)
 
-	over, stop := w.After(Patience)
+	over, stop := w.After(maxPublish)
 	defer func() { stop() }()
 	if w.Wait(a.listens, over, ctx.Done()) != 0 {
 		return Answers{Err: ErrSlow}

@@ -28,5 +28,11 @@ func Connections(list string, wanted map[string]bool) map[string]Connection {
 	return found
 }
 
+// ClientNameFits reports whether the server accepts a name of a connection. One without a name is not found, and its
+// engine looks dead.
+func ClientNameFits(name string) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' })
+}
+
 // ClientName is the name of an engine's connections.
 func ClientName(name, engine string) string { return name + ":" + engine }

@@ -17,3 +17,12 @@ func TestConnections_List_FindsEnginesByTheEndOfTheName(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+func TestClientNameFits_OnlyWhatTheServerAccepts(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"pawl": true, "a:b/c-1": true, "!~": true, "order service": false, "é": false, "a\n": false, "\xff": false, "\x7f": false} {
+		if got := ClientNameFits(name); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+	}
+}

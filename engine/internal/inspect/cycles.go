@@ -1,6 +1,9 @@
 package inspect
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Wait is a wait whose caller holds something.
 type Wait struct {
@@ -163,10 +166,13 @@ func (g *graph) shortest(stuck []int) []int {
 	return nil
 }
 
-// Same reports whether a later look has found the same wait: of the same caller, who holds the same, and it
-// has not begun anew.
-func (w *Wait) Same(later *Wait) bool {
-	if w.Engine != later.Engine || w.Name != later.Name || w.Kind != later.Kind || later.Millis < w.Millis || len(w.Under) != len(later.Under) {
+// rounding is by how much two times of an engine may differ from those that passed.
+const rounding = 10 * time.Millisecond
+
+// Same reports whether a look that came at least so much later has found the same wait: of the same caller, who holds
+// the same, and it has not begun anew.
+func (w *Wait) Same(later *Wait, after time.Duration) bool {
+	if w.Engine != later.Engine || w.Name != later.Name || w.Kind != later.Kind || later.For()-w.For() < after-rounding || len(w.Under) != len(later.Under) {
 		return false
 	}
 	for i := range w.Under {

@@ -35,8 +35,8 @@ type Config struct {
 	// changes with that.
 	Busy func() (now bool, sofar uint64)
 	// Answer answers a question: nil, if there is nothing to say. It is called on a goroutine of its
-	// own, for one question at a time.
-	Answer func(*Question) *Answer
+	// own, for one question at a time, and may return anything once late: the answer is not published then.
+	Answer func(q *Question, late func() bool) *Answer
 	// Refused is called once, when the server does not let this user listen.
 	Refused func(error)
 }
@@ -195,14 +195,25 @@ func (l *Listener) run() {
 		l.queue, l.arrived = l.queue[1:], l.arrived[1:]
 		l.mu.Unlock()
 		q, err := parseQuestion(message)
-		if err != nil || l.Clock.Stamp().Sub(arrived) > time.Duration(q.Millis)*time.Millisecond {
+		if err != nil {
 			continue
 		}
-		if a := l.Answer(q); a != nil {
+		within := min(time.Duration(q.Millis)*time.Millisecond, Patience)
+		late := func() bool { return l.Clock.Stamp().Sub(arrived) > within || l.isClosed() }
+		if late() {
+			continue
+		}
+		if a := l.Answer(q, late); a != nil && !late() {
 			a.Question, a.Dropped = q.ID, dropped
 			l.Client.Submit(l.Client.Route(q.Reply), &publication{verb: l.Verb(), channel: q.Reply, message: a.Encode()})
 		}
 	}
+}
+
+func (l *Listener) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
 }
 
 // publication is the command that publishes a message. A lane that is full refuses it: it never

@@ -24,14 +24,20 @@ type desk struct {
 	sofar        uint64
 	refusals     int
 	late         []func() // what is to run on a goroutine
+	answering    func(late func() bool)
 }
 
 func newDesk() *desk {
 	d := &desk{Fake: clock.NewFake()}
 	d.l = NewListener(Config{
 		Client: d, Timers: deskTimers{of: d}, Clock: d.Fake, Verb: func() string { return "PUBLISH" }, Spawn: func(f func()) { d.late = append(d.late, f) },
-		Busy:    func() (bool, uint64) { return d.names > 0, d.sofar },
-		Answer:  func(*Question) *Answer { return &Answer{Engine: "e"} },
+		Busy: func() (bool, uint64) { return d.names > 0, d.sofar },
+		Answer: func(_ *Question, late func() bool) *Answer {
+			if d.answering != nil {
+				d.answering(late)
+			}
+			return &Answer{Engine: "e"}
+		},
 		Refused: func(error) { d.refusals++ },
 	})
 	return d
@@ -170,5 +176,27 @@ func TestListener_TooManyQuestions_AreDropped(t *testing.T) {
 	ask()
 	if d.run(); len(d.published) != maxRate {
 		t.Error("it answers after Close")
+	}
+}
+
+func TestListener_AnswerTakesLong_IsGivenUp(t *testing.T) {
+	t.Parallel()
+	for what, happens := range map[string]func(d *desk){
+		"its time is over":     func(d *desk) { d.Advance(Patience + 1) },
+		"the engine is closed": func(d *desk) { d.l.Close() },
+	} {
+		d := newDesk()
+		d.answering = func(late func() bool) {
+			if late() {
+				t.Errorf("%s: late at once", what)
+			}
+			if happens(d); !late() {
+				t.Errorf("%s: not late", what)
+			}
+		}
+		d.l.ChannelEvent(resp.Message, (&Question{ID: "1", Reply: replyPrefix + "1", About: AboutWaits, Millis: 60_000}).Encode(), nil)
+		if d.run(); len(d.published) != 0 {
+			t.Errorf("%s: published to %q", what, d.published)
+		}
 	}
 }

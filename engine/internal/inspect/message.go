@@ -129,11 +129,11 @@ func parseQuestion(b []byte) (*Question, error) {
 	switch {
 	case q.Version != version:
 		return nil, errVersion
-	case len(q.ID) > maxEngineID || len(q.Reply) > maxChannel || !strings.HasPrefix(q.Reply, replyPrefix):
-		return nil, errForm // it publishes to no other channel: a message there would wake waiters
+	case len(q.ID) > maxEngineID || len(q.Reply) > maxChannel || !strings.HasPrefix(q.Reply, replyPrefix) || strings.Contains(q.Reply, "{"):
+		return nil, errForm // it publishes to no channel of a lock, whose waiters a message would wake: that of "pawl-inspect:{x}" has the prefix
 	case q.About != AboutName && q.About != AboutPattern && q.About != AboutWaits:
 		return nil, errForm
-	case q.Millis <= 0:
+	case q.Millis <= 0 || q.Millis > time.Hour.Milliseconds():
 		return nil, errForm
 	}
 	return q, nil
@@ -206,7 +206,8 @@ func (n *Name) longest() (ms int64) {
 	return ms
 }
 
-// clamp bounds what an answer says.
+// clamp bounds what an answer says. It copies the lists: those that were read may have room for a list that is forty
+// times as large as the message.
 func (a *Answer) clamp() {
 	a.Host, a.Service = short(a.Host, maxText), short(a.Service, maxText)
 	a.PID, a.Held, a.Waiting, a.More = max(a.PID, 0), max(a.Held, 0), max(a.Waiting, 0), max(a.More, 0)
@@ -215,22 +216,25 @@ func (a *Answer) clamp() {
 	}
 	room, bytes := maxUses, 0
 	for i := range a.Names {
+		if room == 0 {
+			a.dropFrom(i)
+			break
+		}
 		n := &a.Names[i]
+		a.More += max(len(n.Uses)-room, 0)
+		n.Uses = slices.Clone(n.Uses[:min(len(n.Uses), room)])
 		bytes += len(n.Name)
 		for j := range n.Uses {
 			bytes += n.Uses[j].clamp()
 		}
-		if room == 0 || bytes > bytesForUses {
+		if bytes > bytesForUses {
 			a.dropFrom(i)
-			return
+			break
 		}
 		n.Waiting = max(n.Waiting, 0)
-		if len(n.Uses) > room {
-			a.More += len(n.Uses) - room
-			n.Uses = n.Uses[:room]
-		}
 		room -= max(len(n.Uses), 1)
 	}
+	a.Names = slices.Clone(a.Names)
 }
 
 // dropFrom leaves the names from i on out.
@@ -247,7 +251,7 @@ func (u *Use) clamp() (bytes int) {
 	u.Kind, u.Owner, u.Site = short(u.Kind, maxText), short(u.Owner, maxOwner), short(u.Site, maxText)
 	u.Millis = min(max(u.Millis, 0), int64(100*365*24*time.Hour/time.Millisecond))
 	u.Size, u.Renewals, u.Depth = max(u.Size, 0), max(u.Renewals, 0), max(u.Depth, 0)
-	u.Under = u.Under[:min(len(u.Under), maxUnder)]
+	u.Under = slices.Clone(u.Under[:min(len(u.Under), maxUnder)])
 	for i := range u.Under {
 		c := &u.Under[i]
 		c.Owner, c.Kind = short(c.Owner, maxOwner), short(c.Kind, maxText)

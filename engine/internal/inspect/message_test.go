@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ func TestParseQuestion_Hostile_IsRefused(t *testing.T) {
 	good := Question{ID: "1", Reply: replyPrefix + "1", About: AboutName, Millis: 200}
 	for what, change := range map[string]func(*Question){
 		"the channel of a lock": func(q *Question) { q.Reply = "redisson_lock__channel:{orders}" },
+		"that of a lock's name": func(q *Question) { q.Reply = replyPrefix + "{orders}" },
 		"the questions":         func(q *Question) { q.Reply = Channel },
 		"a long channel":        func(q *Question) { q.Reply = replyPrefix + strings.Repeat("x", maxChannel) },
 		"a long id":             func(q *Question) { q.ID = strings.Repeat("x", maxEngineID+1) },
@@ -121,6 +123,29 @@ func TestParseAnswer_Hostile_IsClamped(t *testing.T) {
 		if got, err := parseAnswer([]byte(text)); err == nil {
 			t.Errorf("%q: %+v", text, got)
 		}
+	}
+}
+
+// What an answer is kept as has not much more bytes than its message.
+func TestParseAnswer_ManyEmptyUses_KeepsFewBytes(t *testing.T) {
+	for what, text := range map[string]string{
+		"names": `{"v":1,"engine":"e","names":[` + strings.Repeat("{},", 170_000) + `{}]}`,
+		"uses":  `{"v":1,"engine":"e","names":[{"uses":[` + strings.Repeat("{},", 170_000) + `{}]}]}`,
+		"under": `{"v":1,"engine":"e","names":[{"uses":[{"under":[` + strings.Repeat("{},", 170_000) + `{}]}]}]}`,
+	} {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		a, err := parseAnswer([]byte(text))
+		if err != nil {
+			t.Fatal(what, err)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > maxAnswer {
+			t.Errorf("%s: %d bytes are kept", what, kept)
+		}
+		runtime.KeepAlive(a)
 	}
 }
 

@@ -1,9 +1,11 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -40,18 +42,20 @@ type Scan struct {
 	Wait     func(a, b, c <-chan struct{}) int
 }
 
-// Each visits the locks.
+// Each visits the locks. If a server fails, it goes on with the others, and returns the first such error.
 func (s *Scan) Each(ctx context.Context, pattern string, visit func(Found) bool) error {
 	primaries, unserved := s.primaries()
+	var failed error
 	for addr, route := range primaries {
-		if goOn, err := s.primary(ctx, addr, route, pattern, visit); err != nil || !goOn {
-			return err
+		goOn, err := s.primary(ctx, addr, route, pattern, visit)
+		if failed = cmp.Or(failed, err); err == nil && !goOn || ctx.Err() != nil {
+			return failed
 		}
 	}
-	if unserved > 0 {
+	if failed == nil && unserved > 0 {
 		return fmt.Errorf("%d slots are not served: their locks are not among these", unserved)
 	}
-	return nil
+	return failed
 }
 
 // primaries are the servers, each with a route that leads there, and how many slots have none.
@@ -125,8 +129,8 @@ func scanned(v resp.Value) (cursor string, names []string) {
 	return cursor, names
 }
 
-// look visits those of the hashes that are locks: they have an expiry, few fields, and these are owners. Hashes
-// of other programs are not read.
+// look visits those of the hashes that are locks: they have an expiry, few fields, and these are owners. The values
+// of other programs' hashes, such as sessions, are not read: they may be large.
 func (s *Scan) look(ctx context.Context, names []string, visit func(Found) bool) (goOn bool, err error) {
 	shapes := make([]*command, 0, 2*len(names))
 	for _, name := range names {
@@ -136,15 +140,27 @@ func (s *Scan) look(ctx context.Context, names []string, visit func(Found) bool)
 	if err := s.send(ctx, shapes); err != nil {
 		return false, err
 	}
-	var found []Found
-	var fields []*command
+	var small, fields []*command
+	var ttls []time.Duration
 	for i, name := range names {
 		ttl, size := shapes[2*i], shapes[2*i+1]
 		if ttl.err != nil || size.err != nil || ttl.value.Int < 0 || size.value.Int == 0 || size.value.Int > maxFields {
 			continue
 		}
-		found = append(found, Found{Name: name, TTL: time.Duration(ttl.value.Int) * time.Millisecond})
-		fields = append(fields, &command{route: ttl.route, words: []string{"HGETALL", name}})
+		ttls = append(ttls, time.Duration(ttl.value.Int)*time.Millisecond)
+		small = append(small, &command{route: ttl.route, words: []string{"HKEYS", name}})
+	}
+	if err := s.send(ctx, small); err != nil {
+		return false, err
+	}
+	var found []Found
+	for i, keys := range small {
+		if keys.err != nil || !areFields(keys.value) {
+			continue
+		}
+		name := keys.words[1]
+		found = append(found, Found{Name: name, TTL: ttls[i]})
+		fields = append(fields, &command{route: keys.route, words: []string{"HGETALL", name}})
 	}
 	if err := s.send(ctx, fields); err != nil {
 		return false, err
@@ -160,6 +176,18 @@ func (s *Scan) look(ctx context.Context, names []string, visit func(Found) bool)
 		}
 	}
 	return true, nil
+}
+
+// areFields reports whether the fields of a hash are those of a lock.
+func areFields(keys resp.Value) bool {
+	var owners []Owner
+	keys.Each(func(_ int, e resp.Value) bool {
+		if field := string(e.Bytes); field != "mode" {
+			owners = append(owners, Owner{ID: field})
+		}
+		return true
+	})
+	return areOwners(owners)
 }
 
 // areOwners reports whether the fields of a hash are owners: "<uuid>:<number>" and so on.
@@ -195,7 +223,7 @@ func (s *Scan) send(ctx context.Context, all []*command) error {
 			}
 		}
 		if len(again) == 0 {
-			return nil
+			return forbidden(all)
 		}
 		pause, stopPause := s.After(betweenTries)
 		ended := s.Wait(pause, late, ctx.Done()) != 0
@@ -205,6 +233,16 @@ func (s *Scan) send(ctx context.Context, all []*command) error {
 		}
 		left = again
 	}
+}
+
+// forbidden is the error of a command that this user may not use at all. A key that this user may not see is no error.
+func forbidden(all []*command) error {
+	for _, c := range all {
+		if e, ok := c.err.(*resp.ServerError); ok && resp.RefusalOf(e).Forbidden() && strings.Contains(e.Message, "to run the") {
+			return e
+		}
+	}
+	return nil
 }
 
 // late is the error of commands that were not answered in time.
