@@ -383,7 +383,7 @@ func (e *Engine) confirm(ctx context.Context, waits []inspect.Wait, cycle []int,
 		m := Mutex{home: e, name: w.Name, route: e.table.Client.Route(w.Name)}
 		m.key.Name = w.Name
 		st, err := m.State(ctx)
-		if err != nil && !errors.Is(err, ErrWrongType) {
+		if err != nil && !slices.Contains(lockerr.Parts(err), ErrWrongType) {
 			return false, err
 		}
 		if !slices.ContainsFunc(st.Holders, func(h Holder) bool { return h.ID == next.Holds(w.Name) }) {
