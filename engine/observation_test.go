@@ -153,11 +153,11 @@ func TestObserver_Storm_IsBalanced(t *testing.T) {
 			_ = h.Unlock(context.Background())
 		case 1:
 			for range 100 {
-				h.Context(nil)
+				h.Context(noContext)
 			}
 			h.UnlockAsync()
 		case 2:
-			ctx, cancel := context.WithTimeout(h.Context(nil), 5*time.Millisecond)
+			ctx, cancel := context.WithTimeout(h.Context(noContext), 5*time.Millisecond)
 			if inner, err := e.Mutex("x").Lock(ctx); err == nil {
 				inner.UnlockAsync()
 			}
@@ -172,7 +172,7 @@ func TestObserver_Storm_IsBalanced(t *testing.T) {
 			_, _ = e.Mutex("x").ForceUnlock(context.Background())
 			_ = h.Unlock(context.Background())
 		default:
-			_ = h.Unlock(nil) //nolint:staticcheck // that, too
+			_ = h.Unlock(noContext)
 		}
 	}
 	end := time.Now().Add(3 * time.Second)

@@ -13,6 +13,9 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/testkit"
 )
 
+// noContext is a nil context, which Hold.Context takes.
+var noContext context.Context
+
 // ledger is an Observer that writes down what it is told. Its contexts carry the acquisition's number.
 type ledger struct {
 	mu     sync.Mutex
@@ -255,7 +258,7 @@ func TestObserver_ContextOfTheStart_IsThatOfTheHold(t *testing.T) {
 			if numberIn(ctx) == 0 {
 				t.Errorf("%s: fn has another context", name)
 			}
-			inside := h.Context(nil)
+			inside := h.Context(noContext)
 			cancel()
 			if ctx.Err() == nil || inside.Err() != nil || numberIn(inside) != numberIn(ctx) {
 				t.Errorf("%s: %v, %v; %d and %d", name, ctx.Err(), inside.Err(), numberIn(inside), numberIn(ctx))
@@ -269,7 +272,7 @@ func TestObserver_ContextOfTheStart_IsThatOfTheHold(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := context.Cause(held.Context(nil)); !errors.Is(err, engine.ErrReleased) {
+		if err := context.Cause(held.Context(noContext)); !errors.Is(err, engine.ErrReleased) {
 			t.Errorf("%s: after the end: %v", name, err)
 		}
 	}

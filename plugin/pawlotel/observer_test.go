@@ -71,7 +71,7 @@ func find(t testing.TB, all tracetest.SpanStubs, name string) tracetest.SpanStub
 func attributes(s tracetest.SpanStub) map[string]string {
 	all := make(map[string]string)
 	for _, kv := range s.Attributes {
-		all[string(kv.Key)] = kv.Value.Emit()
+		all[string(kv.Key)] = kv.Value.String()
 	}
 	return all
 }
@@ -84,7 +84,8 @@ func TestObserver_Do_SpansAreChildrenOfTheCaller(t *testing.T) {
 	must(t, e.FencedMutex("orders:42").Do(ctx, func(ctx context.Context, h *engine.Hold) error {
 		_, work := tracer.Start(ctx, "work")
 		work.End()
-		_, more := tracer.Start(h.Context(nil), "more work")
+		var none context.Context // the hold's own
+		_, more := tracer.Start(h.Context(none), "more work")
 		more.End()
 		return nil
 	}))
@@ -182,7 +183,7 @@ func TestNameAttribute_Empty_ShowsNoName(t *testing.T) {
 	for _, s := range spans(t, out, 3) {
 		for _, kv := range s.Attributes {
 			if kv.Key == attribute.Key("lock.name") {
-				t.Errorf("%s names %v", s.Name, kv.Value.Emit())
+				t.Errorf("%s names %v", s.Name, kv.Value.String())
 			}
 		}
 	}
@@ -257,8 +258,8 @@ func TestObserver_InvalidUTF8_IsReplaced(t *testing.T) {
 	must(t, h.Unlock(context.Background()))
 	for _, s := range spans(t, out, 4) {
 		for _, kv := range s.Attributes {
-			if !utf8.ValidString(kv.Value.Emit()) {
-				t.Errorf("%s: %s is %q", s.Name, kv.Key, kv.Value.Emit())
+			if !utf8.ValidString(kv.Value.String()) {
+				t.Errorf("%s: %s is %q", s.Name, kv.Key, kv.Value.String())
 			}
 		}
 		if !utf8.ValidString(s.Status.Description) {

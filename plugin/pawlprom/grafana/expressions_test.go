@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -65,7 +64,7 @@ func wrong(metrics map[string][]string, expr string) string {
 			known[l] = true
 		}
 		for _, m := range v.LabelMatchers {
-			if m.Name != labels.MetricName && m.Name != "job" && !slices.Contains(own, m.Name) {
+			if m.Name != model.MetricNameLabel && m.Name != "job" && !slices.Contains(own, m.Name) {
 				why = fmt.Sprintf("%s has no label %s", v.Name, m.Name)
 			}
 		}

@@ -79,33 +79,6 @@ func start(t *testing.T, url, name string, waiters int, service string) started 
 	return started{p, id}
 }
 
-// inspectUntil looks until ok, and returns what it saw then, and how long the fastest of some such looks took.
-func inspectUntil(t *testing.T, e *engine.Engine, name, what string, ok func(*engine.LockInfo) bool) (seen *engine.LockInfo, fastest time.Duration) {
-	t.Helper()
-	for range 5 {
-		testkit.Eventually(t, what, func() bool {
-			began := time.Now()
-			info, err := e.Inspect(testkit.Ctx(t), name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !ok(info) {
-				return false
-			}
-			if took := time.Since(began); seen == nil || took < fastest {
-				seen, fastest = info, took
-			}
-			return true
-		})
-	}
-	return seen, fastest
-}
-
-// answers reports whether the one holder of the lock has answered.
-func answers(i *engine.LockInfo) bool {
-	return len(i.Holders) == 1 && len(i.Holders[0].Uses) == 1 && i.Holders[0].Engine.Answered
-}
-
 func within(t *testing.T, took time.Duration) {
 	t.Helper()
 	t.Logf("the look took %v", took)
