@@ -57,7 +57,6 @@ func TestDeadlocks_WaitThatBeganAnew_IsNone(t *testing.T) {
 
 func TestDeadlocks_EveryKind_IsFound(t *testing.T) {
 	t.Parallel()
-	s := testkit.Server(t)
 	for what, of := range map[string]func(e *engine.Engine, name string) engine.Mutex{
 		"spin":    func(e *engine.Engine, name string) engine.Mutex { return e.SpinMutex(name) },
 		"fair":    func(e *engine.Engine, name string) engine.Mutex { return e.FairMutex(name) },
@@ -66,6 +65,7 @@ func TestDeadlocks_EveryKind_IsFound(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
+			s := testkit.Server(t) // its own: a look finds the deadlocks of all engines of a server
 			x, y := testkit.Open(t, s.URL(), inspected), testkit.Open(t, s.URL(), inspected)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
@@ -80,6 +80,7 @@ func TestDeadlocks_EveryKind_IsFound(t *testing.T) {
 	}
 	t.Run("readers", func(t *testing.T) {
 		t.Parallel()
+		s := testkit.Server(t)
 		x, y := testkit.Open(t, s.URL(), inspected), testkit.Open(t, s.URL(), inspected)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
