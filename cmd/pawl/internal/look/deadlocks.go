@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
-	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
 )
@@ -35,17 +34,7 @@ elsewhere one JSON object for each deadlock, a line each; see --format.`,
 			return nil
 		},
 	}
-	server, out := target.AddFlag(cmd), t.addOutput(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		text, err := out.text(cmd)
-		if err != nil {
-			return err
-		}
-		eng, err := t.connect(cmd, server)
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
+	t.runE(cmd, func(cmd *cobra.Command, eng *engine.Engine, _ []string, text bool) error {
 		cycles, err := eng.Deadlocks(cmd.Context())
 		for _, c := range cycles {
 			if text {
@@ -63,7 +52,7 @@ elsewhere one JSON object for each deadlock, a line each; see --format.`,
 			fmt.Fprintln(cmd.OutOrStdout(), "no deadlock found")
 		}
 		return nil
-	}
+	})
 	return cmd
 }
 

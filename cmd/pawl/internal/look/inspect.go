@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
-	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
 )
@@ -39,17 +38,7 @@ On a terminal it prints a text, elsewhere one JSON object a line; see --format.`
 			return nil
 		},
 	}
-	server, out := target.AddFlag(cmd), t.addOutput(cmd)
-	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		text, err := out.text(cmd)
-		if err != nil {
-			return err
-		}
-		eng, err := t.connect(cmd, server)
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
+	t.runE(cmd, func(cmd *cobra.Command, eng *engine.Engine, names []string, text bool) error {
 		for _, name := range names {
 			info, err := eng.Inspect(cmd.Context(), name)
 			switch {
@@ -64,7 +53,7 @@ On a terminal it prints a text, elsewhere one JSON object a line; see --format.`
 			}
 		}
 		return nil
-	}
+	})
 	return cmd
 }
 

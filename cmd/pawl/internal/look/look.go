@@ -56,6 +56,23 @@ func (o output) text(cmd *cobra.Command) (bool, error) {
 	return false, exit.Usagef(cmd, "--format %q must be text or jsonl", *o.format)
 }
 
+// runE has a command run with an engine that asks, and whether it prints texts.
+func (t Terminal) runE(cmd *cobra.Command, run func(cmd *cobra.Command, eng *engine.Engine, args []string, text bool) error) {
+	server, out := target.AddFlag(cmd), t.addOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		text, err := out.text(cmd)
+		if err != nil {
+			return err
+		}
+		eng, err := t.connect(cmd, server)
+		if err != nil {
+			return err
+		}
+		defer eng.Close()
+		return run(cmd, eng, args, text)
+	}
+}
+
 // connect is the engine that asks.
 func (t Terminal) connect(cmd *cobra.Command, server *target.Flag) (*engine.Engine, error) {
 	cfg, err := server.Config()

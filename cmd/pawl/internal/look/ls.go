@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
-	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
 )
@@ -37,19 +36,9 @@ On a terminal it prints a table, elsewhere one JSON object a line; see --format.
 			return nil
 		},
 	}
-	server, out := target.AddFlag(cmd), t.addOutput(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		text, err := out.text(cmd)
-		if err != nil {
-			return err
-		}
-		eng, err := t.connect(cmd, server)
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
+	t.runE(cmd, func(cmd *cobra.Command, eng *engine.Engine, args []string, text bool) error {
 		return list(cmd, eng, patternOf(args), text)
-	}
+	})
 	return cmd
 }
 
