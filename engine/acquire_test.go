@@ -46,12 +46,13 @@ func TestLock_AcquireInDoubt_IsReleasedThreeTimes(t *testing.T) {
 	asked.Wait(1)
 	f.Abandon() // or it would try again
 	<-f.Done()
+	p.Cut(faultproxy.All) // first: without the delay the answer would still come through
 	p.Delay(faultproxy.All, 0, 0)
-	p.Cut(faultproxy.All)
 	for i, pause := range []time.Duration{0, time.Second, e.cfg.Lease} {
 		clk.pass(pause)
-		// The answer to the one before may be counted before the engine has set its timer.
-		eventually(t, "it is released", func() bool { clk.pass(10 * time.Millisecond); return released.Done() > i })
+		// The answer to the one before may be counted before the engine has set its timer:
+		// then the pause begins later.
+		eventually(t, "it is released", func() bool { clk.pass(pause/10 + time.Millisecond); return released.Done() > i })
 		eventually(t, "it is answered", func() bool { return e.Stats().InFlight == 0 })
 	}
 	eventually(t, "it is forgotten", func() bool { return lookInto(e).Names == 0 })

@@ -225,6 +225,9 @@ func (all *several) check(ctx context.Context, opts []Option, once bool) (o opti
 	for i, m := range all.locks {
 		e := m.home
 		if e != last { // its margin may be another
+			if e.table.Closing() {
+				return o, nil, nil, m, ErrClosed // a majority without it would have to end with it
+			}
 			if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
 				return o, nil, nil, m, err
 			}
