@@ -165,7 +165,7 @@ func (e *Engine) failEarly(m Mutex, why error) error {
 	err := notAcquiredA(m.key.Kind.What(), m.name, why)
 	sh := e.table.Shard(m.route)
 	sh.Lock()
-	sh.Counters().NotAcquired++
+	sh.Locks.Count.NotAcquired++
 	sh.Unlock()
 	return err
 }

@@ -113,7 +113,7 @@ func wantNoneListedAndFree(t *testing.T, e *Engine) (listed int) {
 			_, route := r.Status()
 			sh := e.table.Shard(route)
 			sh.Lock()
-			if slices.ContainsFunc(sh.Free(), func(free *lock.Entry) bool { return &free.Cancelled == r.Unwanted() }) {
+			if slices.ContainsFunc(sh.Locks.Free(), func(free *lock.Entry) bool { return &free.Cancelled == r.Unwanted() }) {
 				t.Error("recovery lists a resource that is free for another name")
 			}
 			sh.Unlock()

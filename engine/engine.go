@@ -269,8 +269,8 @@ func (e *notRenewed) Error() string { return NotRenewed.String() + ": " + locker
 func (e *notRenewed) Unwrap() error { return e.why }
 
 // AckError implements driver.Engine.
-func (f *driverPort) AckError(k uint8, name string, ack *resp.Ack) error {
-	return (*Engine)(f).ackError(kind.Kind(k).What(), name, ack)
+func (f *driverPort) AckError(k uint8, ack *resp.Ack) error {
+	return &AckError{Acked: ack.Acked, Wanted: ack.Wanted, Away: ack.Away, Cause: ack.Err, waited: f.cfg.AckTimeout, what: kind.Kind(k).What()}
 }
 
 // NotPublished implements driver.Engine.

@@ -322,7 +322,7 @@ func TestEngine_EntriesForReuse_KeepNoName(t *testing.T) {
 	for i := range e.table.Shards() {
 		sh := &e.table.Shards()[i]
 		sh.Lock()
-		for _, r := range sh.Free() {
+		for _, r := range sh.Locks.Free() {
 			free++
 			kept += len(r.Name)
 		}

@@ -208,7 +208,7 @@ func notAcquired(name string, why error) *NotAcquiredError { return notAcquiredA
 
 // notAcquiredA is notAcquired for what may be something else than a lock.
 func notAcquiredA(what, name string, why error) *NotAcquiredError {
-	e := &NotAcquiredError{Name: name, Err: why, what: what}
+	e := &NotAcquiredError{Name: name, Err: ofName(name, why), what: what}
 	if h := lockerr.HeldIn(why); h != nil {
 		e.TTL, e.Holder = h.TTL, h.Owner
 	}
@@ -245,7 +245,7 @@ func withName(name string, err error) error { return withKind("", name, err) }
 func withKind(what, name string, err error) error {
 	switch err.(type) {
 	case nil, *LostError, *AckError:
-		return err
+		return ofName(name, err)
 	}
 	return lockerr.WithName(what, name, err)
 }

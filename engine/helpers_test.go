@@ -279,7 +279,7 @@ func report(t testing.TB, e *Engine) {
 	for i := range e.table.Shards() {
 		sh := &e.table.Shards()[i]
 		sh.Lock()
-		for _, r := range sh.All() {
+		for _, r := range sh.Locks.All() {
 			v := r.View()
 			states[fmt.Sprintf("cmd %d held %d wait %v hold %v waiters %v", v.What, v.Held, v.Waits, v.Hold, v.Waiters > 0)]++
 		}

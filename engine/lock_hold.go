@@ -284,7 +284,7 @@ func (h *lockHold) live() bool {
 // reportLeak counts and logs a hold that was dropped; its first lock is one of the engine of h.
 func reportLeak(of hold, h *lockHold) {
 	h.Shard().Lock()
-	h.Shard().Counters().Leaked++
+	h.Shard().Locks.Count.Leaked++
 	h.Shard().Unlock()
 	of.home().log(slog.LevelError, "pawl: a hold was dropped without Unlock; the lock stays held until the engine is closed",
 		"lock", lockerr.Shorten(of.name()))

@@ -321,9 +321,12 @@ func (e *AckError) Is(target error) bool { return target == ErrNotAcked }
 // Unwrap returns the Cause.
 func (e *AckError) Unwrap() error { return e.Cause }
 
-// ackError is what the user is told of missing acknowledgements.
-func (e *Engine) ackError(what, name string, ack *resp.Ack) error {
-	return &AckError{Name: name, Acked: ack.Acked, Wanted: ack.Wanted, Away: ack.Away, Cause: ack.Err, waited: e.cfg.AckTimeout, what: what}
+// ofName sets the name of an AckError, which is made before that is known; it changes no other error.
+func ofName(name string, err error) error {
+	if ack, ok := err.(*AckError); ok && ack.Name == "" {
+		ack.Name = name
+	}
+	return err
 }
 
 // String returns "all", "majority" or the number.

@@ -355,7 +355,7 @@ func (h *quorumHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.
 	results, ready := make(chan error, len(votes)), make(chan struct{}, len(votes))
 	for _, v := range votes {
 		world.Go(func() {
-			err := voteOf(v).hold.ExtendBy(ectx, d)
+			err := ofName(voteOf(v).hold.Name, voteOf(v).hold.ExtendBy(ectx, d))
 			if lost, isLost := err.(*LostError); isLost {
 				err = lossAt(lost.Reason)
 			}

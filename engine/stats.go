@@ -120,7 +120,7 @@ func (e *Engine) inside() (in env.Snapshot) {
 	for i := range e.table.Shards() {
 		sh := &e.table.Shards()[i]
 		sh.Lock()
-		for _, r := range sh.All() {
+		for _, r := range sh.Locks.All() {
 			in.Names++
 			if r.Urgent() {
 				in.Urgent++

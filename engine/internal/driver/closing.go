@@ -21,13 +21,27 @@ func (t *Table) Closing() bool { return t.closing.shut.Load() }
 func (t *Table) Closed() bool  { return t.closing.begun.Load() }
 
 // Shut admits nothing new.
-func (t *Table) Shut() { t.closing.shut.Store(true) }
+func (t *Table) Shut() {
+	t.closing.shut.Store(true)
+	t.enter(lock.ShuttingDown)
+}
 
 // Close admits nothing new, and tells so as the end of all.
 func (t *Table) Close() {
 	t.closing.shut.Store(true)
 	t.closing.begun.Store(true)
 	t.closing.delayed.Store(nil) // it was said to a Shutdown, perhaps long ago
+	t.enter(lock.Closed)
+}
+
+// enter has all shards know how far the end has come.
+func (t *Table) enter(p lock.Phase) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.Locks.Phase = max(s.Locks.Phase, p)
+		s.mu.Unlock()
+	}
 }
 
 // StopWaiting fails what waits.
@@ -134,7 +148,7 @@ func (t *Table) Each(visit func(r *lock.Entry, rd *lock.Ready)) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		all := s.All()
+		all := s.Locks.All()
 		s.mu.Unlock()
 		for _, r := range all {
 			s.do(func(rd *lock.Ready) {

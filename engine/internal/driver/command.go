@@ -145,6 +145,11 @@ func (c *command) Complete(reply resp.Reply) {
 	if o.Now == 0 {
 		o.Now = sh.Now()
 	}
+	if ack := reply.Ack; ack != nil {
+		if o.Acked = ack.Count(); ack.Missing() {
+			o.Unacked = sh.Table.Engine.AckError(r.Cmd.Kind, ack)
+		}
+	}
 	var rd lock.Ready
 	sh.mu.Lock()
 	done := r.Replied(&o, &rd)

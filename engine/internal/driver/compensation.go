@@ -20,10 +20,8 @@ func newCompensation(sh *Shard) *compensation {
 	return d
 }
 
-// The methods below implement lock.CompensationPort.
-
-func (d *compensation) WakeAt(at clock.Instant) { d.sh.Table.Timers.Schedule(&d.timer, at) }
-func (d *compensation) Over()                   { d.sh.Table.Timers.Cancel(&d.timer) }
+// SetTimer implements lock.Timer.
+func (d *compensation) SetTimer(at clock.Instant) { setTimer(d.sh.Table.Timers, &d.timer, at) }
 
 // Fire implements wheel.Task.
 func (d *compensation) Fire(_ *wheel.Timer, now clock.Instant) {

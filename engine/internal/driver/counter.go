@@ -93,7 +93,7 @@ func (s *Shard) Count(k CounterKey, route uint64) *Counter {
 // FitsCount reports whether the name is in use as no lock, nor as another sort of count: all of them
 // are the same key. What only lingers is not in use. The caller holds the lock.
 func (s *Shard) FitsCount(k CounterKey) bool {
-	if r := s.entries[k.Name]; r != nil && r.InUse() || s.groups[k.Name] != nil {
+	if _, used := s.Locks.FamilyOf(k.Name); used {
 		return false
 	}
 	c := s.countInUse(k.Name)
@@ -103,11 +103,8 @@ func (s *Shard) FitsCount(k CounterKey) bool {
 // UsedAs says what the name is in use as, for people; empty if it is not in use. The caller holds the
 // lock.
 func (s *Shard) UsedAs(name string) string {
-	if c := s.groups[name]; c != nil {
-		return c.family.String()
-	}
-	if r := s.entries[name]; r != nil && r.InUse() {
-		return kind.Family(r.Family).String()
+	if family, used := s.Locks.FamilyOf(name); used {
+		return kind.Family(family).String()
 	}
 	if c := s.countInUse(name); c != nil {
 		return [counter.Kinds]string{"a Semaphore", "a Latch"}[c.Kind]
@@ -190,8 +187,8 @@ func (s *Shard) CountNotAcquired() { s.counted.NotAcquired++ }
 func (c *Counter) Now() clock.Instant                 { return c.sh.Now() }
 func (c *Counter) Draw(d time.Duration) time.Duration { return c.sh.Draw(d) }
 func (c *Counter) Counters() *counter.Counters        { return &c.sh.counted }
-func (c *Counter) Closing() bool                      { return c.sh.Closing() }
-func (c *Counter) Closed() bool                       { return c.sh.Closed() }
+func (c *Counter) Closing() bool                      { return c.sh.Table.Closing() }
+func (c *Counter) Closed() bool                       { return c.sh.Table.Closed() }
 func (c *Counter) Trouble() error                     { return c.sh.Trouble(c.route) }
 func (c *Counter) RingAt(at clock.Instant)            { c.sh.Table.Timers.Schedule(&c.alarm, at) }
 func (c *Counter) Silence()                           { c.sh.Table.Timers.Cancel(&c.alarm) }

@@ -22,7 +22,7 @@ func (x *Extension) OnResult() { close(x.done) }
 
 // MayExtend is why d is no good for an Extend of h, nil if it is.
 func (h *TimedHold) MayExtend(ctx context.Context, d time.Duration) error {
-	margin := h.Shard().Config().Margin(d)
+	margin := h.Shard().Locks.Config.Margin(d)
 	switch {
 	case ctx == nil:
 		return lockerr.ErrNoContext
@@ -39,7 +39,7 @@ func (h *TimedHold) MayExtend(ctx context.Context, d time.Duration) error {
 }
 
 // ExtendPatience is how long an Extend waits for the answer.
-func (h *TimedHold) ExtendPatience() time.Duration { return h.Shard().Config().Patience(h.Acks) }
+func (h *TimedHold) ExtendPatience() time.Duration { return h.Shard().Locks.Config.Patience(h.Acks) }
 
 // ExtendBy makes the lease last d from now, and waits for the answer.
 func (h *TimedHold) ExtendBy(ctx context.Context, d time.Duration) error {

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/watchdog"
@@ -66,27 +67,39 @@ func (h *TimedHold) VerifyNow() { h.Shard().Table.Renewer.Now(&h.grant.member) }
 
 // The methods below are the half of lock.HoldPort that renews and wakes it.
 
-func (h *TimedHold) RenewFirst(now clock.Instant) {
-	h.Shard().Table.Renewer.JoinFirst(&h.grant.member, now)
+// Renew implements lock.HoldPort.
+func (h *TimedHold) Renew(when lock.Renewal, now clock.Instant) {
+	renewer, m := h.Shard().Table.Renewer, &h.grant.member
+	switch when {
+	case lock.RenewFirst:
+		renewer.JoinFirst(m, now)
+	case lock.RenewNext:
+		renewer.JoinNext(m, now)
+	case lock.RenewSoon:
+		renewer.Soon(m)
+	case lock.RenewNoMore:
+		renewer.Leave(m)
+	}
 }
-func (h *TimedHold) RenewNext(now clock.Instant) {
-	h.Shard().Table.Renewer.JoinNext(&h.grant.member, now)
-}
-func (h *TimedHold) RenewSoon() { h.Shard().Table.Renewer.Soon(&h.grant.member) }
 
-func (h *TimedHold) WakeAt(at clock.Instant) {
+// SetTimer implements lock.Timer.
+func (h *TimedHold) SetTimer(at clock.Instant) {
 	if h.timer == nil {
+		if at == 0 {
+			return
+		}
 		h.timer = &holdTimer{h: h}
 		h.timer.timer.Init(h.timer)
 	}
-	h.Shard().Table.Timers.Schedule(&h.timer.timer, at)
+	setTimer(h.Shard().Table.Timers, &h.timer.timer, at)
 }
 
-func (h *TimedHold) GrantOver() { h.Shard().Table.Renewer.Leave(&h.grant.member) }
-
-func (h *TimedHold) Over() {
-	if h.timer != nil {
-		h.Shard().Table.Timers.Cancel(&h.timer.timer)
+// setTimer sets a timer to an instant; 0: never.
+func setTimer(timers env.Timers, t *wheel.Timer, at clock.Instant) {
+	if at == 0 {
+		timers.Cancel(t)
+	} else {
+		timers.Schedule(t, at)
 	}
 }
 
@@ -100,7 +113,7 @@ type holdTimer struct {
 // Fire implements wheel.Task.
 func (t *holdTimer) Fire(_ *wheel.Timer, now clock.Instant) { t.h.Wake(now) }
 
-// Wake is called at the instant of WakeAt.
+// Wake is called at the instant of SetTimer.
 func (h *TimedHold) Wake(now clock.Instant) {
 	h.Shard().do(func(rd *lock.Ready) { h.Fired(now, rd) })
 }

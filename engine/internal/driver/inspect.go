@@ -53,7 +53,7 @@ func (t *Table) Busy() (now bool, sofar uint64) {
 		s := &t.shards[i]
 		s.mu.Lock()
 		now = now || s.len() > 0
-		sofar += s.count.Acquired + s.count.NotAcquired + s.counted.Acquired + s.counted.NotAcquired
+		sofar += s.Locks.Count.Acquired + s.Locks.Count.NotAcquired + s.counted.Acquired + s.counted.NotAcquired
 		s.mu.Unlock()
 	}
 	return now, sofar
@@ -65,10 +65,10 @@ func (t *Table) UsesOf(name string, route uint64) NameUses {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := NameUses{Name: name}
-	for _, r := range s.entriesOf(name) {
+	for _, r := range s.Locks.Of(name, maxLooked) {
 		s.addHolds(&n, r, maxListed)
 	}
-	for _, r := range s.entriesOf(name) {
+	for _, r := range s.Locks.Of(name, maxLooked) {
 		s.addWaits(&n, r, maxListed)
 	}
 	s.addCounts(&n, maxListed)
@@ -82,19 +82,8 @@ func (t *Table) EachName(match func(name string) bool, waits bool, visit func(Na
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		names := make([]string, 0, min(s.len(), maxLooked))
-		for name := range s.entries {
-			names = append(names, name)
-			if len(names) == maxLooked {
-				break
-			}
-		}
-		for name := range s.groups {
-			if _, listed := s.entries[name]; !listed && len(names) < maxLooked {
-				names = append(names, name)
-			}
-		}
-		more += max(len(s.entries)+len(s.groups)-len(names), 0)
+		names, left := s.Locks.Names(maxLooked)
+		more += left
 		s.mu.Unlock()
 		for _, name := range names {
 			if !match(name) {
@@ -102,7 +91,7 @@ func (t *Table) EachName(match func(name string) bool, waits bool, visit func(Na
 			}
 			s.mu.Lock()
 			n := NameUses{Name: name}
-			for _, r := range s.entriesOf(name) {
+			for _, r := range s.Locks.Of(name, maxLooked) {
 				s.addHolds(&n, r, 1)
 				if waits {
 					s.addWaits(&n, r, maxListed)
@@ -117,17 +106,6 @@ func (t *Table) EachName(match func(name string) bool, waits bool, visit func(Na
 		}
 	}
 	return more
-}
-
-// entriesOf are those of a name: the one that all share, and those of single requests and grants.
-func (s *Shard) entriesOf(name string) (all []*lock.Entry) {
-	if r := s.entries[name]; r != nil {
-		all = append(all, r)
-	}
-	if c := s.groups[name]; c != nil {
-		all = append(all, c.members[:min(len(c.members), maxLooked)]...)
-	}
-	return all
 }
 
 func (s *Shard) addHolds(n *NameUses, r *lock.Entry, most int) {

@@ -36,7 +36,7 @@ func (t *Table) Apply(rd *lock.Ready) {
 func (t *Table) advanceReaders(writers *lock.Entry, why error) {
 	sh := ShardOf(writers)
 	sh.mu.Lock()
-	behind := sh.behind(writers)
+	behind := sh.Locks.Behind(writers)
 	sh.mu.Unlock()
 	for _, r := range behind {
 		sh.transition(r, func(r *lock.Entry, rd *lock.Ready) { r.AdvanceReader(why, rd) })

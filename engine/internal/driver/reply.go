@@ -22,9 +22,6 @@ var errRefused = errors.New("engine: the server refuses to write the lock for no
 func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
 	what := c.Action
 	o := lock.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving}
-	if reply.Ack != nil {
-		o.Ack = reply.Ack
-	}
 	o.Begun = Begun(o.Err)
 	v := reply.Value
 	if o.Err == nil && c.Batched != 0 {

@@ -29,10 +29,9 @@ func newSubscription() *subscription {
 
 // The methods below implement lock.SubscriptionPort.
 
-func (w *subscription) RingAt(at clock.Instant) {
-	ShardOf(w.Entry()).Table.Timers.Schedule(&w.alarm, at)
+func (w *subscription) SetTimer(at clock.Instant) {
+	setTimer(ShardOf(w.Entry()).Table.Timers, &w.alarm, at)
 }
-func (w *subscription) Silence() { ShardOf(w.Entry()).Table.Timers.Cancel(&w.alarm) }
 
 // Listen subscribes: that neither blocks nor calls back.
 func (w *subscription) Listen(r *lock.Entry, k uint8, owner int64) {

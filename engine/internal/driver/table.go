@@ -37,10 +37,10 @@ type Engine interface {
 	// Their ports are a HoldObserver. They are called under the shard's lock.
 	NewGrant(r *lock.Entry) *lock.Hold
 	NewHold(of *lock.Hold) *lock.Hold
-	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
-	// that too few replicas have. They are called under the shard's lock.
+	// LossError is the error of a hold that was lost. It is called under the shard's lock.
 	LossError(kind uint8, name string, why lock.Loss) error
-	AckError(kind uint8, name string, ack *resp.Ack) error
+	// AckError is that of a grant or an Extend that too few replicas have. It has no name yet.
+	AckError(kind uint8, ack *resp.Ack) error
 	// NotPublished: a release was not announced, as the server refused the message. It is called
 	// under the shard's lock.
 	NotPublished(name string)
@@ -85,7 +85,7 @@ func (t *Table) Init(cfg Config) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Table = t
-		s.entries = make(map[string]*lock.Entry)
+		s.Locks.Init(s, &t.Lock, kind.Traits(), t.Slotted)
 	}
 }
 
@@ -163,7 +163,7 @@ func (t *Table) Counters() (all lock.Counters) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		c := s.count
+		c := s.Locks.Count
 		s.mu.Unlock()
 		all.Add(&c)
 	}

@@ -58,8 +58,20 @@ var table = [Kinds]row{Mutex: mutex, Spin: spin, Fenced: fenced, Fair: fair, Rea
 // String returns the name, as an Observer is told it.
 func (k Kind) String() string { return table[k].name }
 
+// traits are those of the kinds, with their families.
+var traits = func() (all [Kinds]lock.Traits) {
+	for k := range all {
+		all[k] = table[k].traits
+		all[k].Family = uint8(table[k].family)
+	}
+	return all
+}()
+
+// Traits are what the core needs to know of each kind.
+func Traits() []lock.Traits { return traits[:] }
+
 // Traits is what the core needs to know of the kind.
-func (k Kind) Traits() *lock.Traits { return &table[k].traits }
+func (k Kind) Traits() *lock.Traits { return &traits[k] }
 
 // What is what its name is, for people; "": a lock.
 func (k Kind) What() string { return table[k].traits.Noun }

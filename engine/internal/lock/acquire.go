@@ -7,12 +7,12 @@ import (
 
 // Admit takes a request for the name, and chooses what is to be sent.
 func (r *Entry) Admit(a *Request, rd *Ready) {
-	r.Port.Counters().Pending++
+	r.Shard.Count.Pending++
 	a.res = r
 	r.admit(a, rd)
 	r.next(rd)
 	if r.Cmd.req != a && !a.Ended() && a.since == 0 {
-		a.waitsFrom(r.Port.Stamp())
+		a.waitsFrom(r.Shard.Stamp())
 	}
 	if r.Cmd.req == a { // otherwise the command in flight is another's, and the lane may be reading it
 		r.Cmd.FirstAsync = a.Async && !a.MayQueue
@@ -20,7 +20,7 @@ func (r *Entry) Admit(a *Request, rd *Ready) {
 	if a.Try && !a.Ended() && (a.state != trying || a.Acks != 0) {
 		// It has to wait for the answer to another command, for a connection, or for
 		// the durable commands that are queued before its own.
-		a.giveUpAt(r.Port.Now().Add(r.Port.Config().Patience(a.Acks)))
+		a.giveUpAt(r.Shard.Now().Add(r.Shard.Config.Patience(a.Acks)))
 	}
 	r.advanceReaders(rd)
 	r.finishTransition()
@@ -28,7 +28,7 @@ func (r *Entry) Admit(a *Request, rd *Ready) {
 
 // Refuse ends a request for the name that is not admitted.
 func (r *Entry) Refuse(a *Request, why error, rd *Ready) {
-	r.Port.Counters().Pending++
+	r.Shard.Count.Pending++
 	a.res = r
 	a.fail(why, rd)
 	r.finishTransition()
@@ -40,12 +40,12 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 	if r.hold != nil {
 		// What refuses a, or what a re-enters, must be a hold that is one still: after a
 		// suspend, say, no timer may have run.
-		now := r.Port.Now()
+		now := r.Shard.Now()
 		r.hold.innermost().check(now, rd)
 		a.waitsFrom(now)
 	}
 	if a.Parent != nil { // one of several may be another than that
-		a.Parent.innermost().check(r.Port.Now(), rd)
+		a.Parent.innermost().check(r.Shard.Now(), rd)
 	}
 	if h := a.Parent; h != nil {
 		// The hold may have ended since the context was looked at. Then a does not
@@ -110,12 +110,12 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 		switch o.Reply {
 		case NotOwner: // the writer beside which it would read
 			if h := c.hold.Root(); h.state == live {
-				h.Port.RenewSoon() // which finds the same
+				h.Port.Renew(RenewSoon, 0) // which finds the same
 			}
 			switch {
 			case a == nil:
 			case a.Try && !a.extra.Quorum && c.hold.state == live:
-				a.fail(r.Port.LossError(c.hold.Kind, c.hold.Name, RemovedOnServer), rd)
+				a.fail(r.Shard.LossError(c.hold.Kind, c.hold.Name, RemovedOnServer), rd)
 			default: // it asks as any other: one server's loss is not that of a RedLock
 				a.extra.Writer = nil
 			}
@@ -172,7 +172,7 @@ func (a *Request) unanswered(o *Outcome, rd *Ready) {
 	if sent == 0 { // it never was
 		sent = o.Now
 	}
-	end := sent.Add(a.res.Port.Config().Patience(a.Acks))
+	end := sent.Add(a.res.Shard.Config.Patience(a.Acks))
 	if a.extra != nil && a.extra.AnyRefusal || end <= o.Now {
 		a.fail(lockerr.Wrap(lockerr.ErrUnavailable, o.Err), rd)
 		return
@@ -183,7 +183,7 @@ func (a *Request) unanswered(o *Outcome, rd *Ready) {
 // tooMany reports whether the refusal of an orphan says nothing to the one that is first now: it
 // wants fewer permits.
 func (r *Entry) tooMany(c *Command, next *Request) bool {
-	return r.Port.Traits(c.Kind).MultiHolder && next.Permits < uint8(c.ID)
+	return r.Shard.Traits[c.Kind].MultiHolder && next.Permits < uint8(c.ID)
 }
 
 // MaxLate is how often a grant may come after its own lease before the acquisition
@@ -198,21 +198,21 @@ func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 		r.compensateAcquire(c, certain, o)
 		return
 	}
-	if o.missing() {
+	if o.Unacked != nil {
 		// The primary has it, and perhaps a replica that will be promoted.
 		r.compensateAcquire(c, certain, o)
 		a.unacked(o, rd)
 		return
 	}
 	h := r.newHold(a, c.ID, o)
-	if h.Until() <= o.Now || r.Port.Closing() {
+	if h.Until() <= o.Now || r.Shard.closing() {
 		r.compensateAcquire(c, certain, o)
 		r.lateGrant(a, o, rd)
 		return
 	}
 	r.lastAttempt = HeldHere
-	if r.Port.Traits(c.Kind).MultiHolder {
-		h.Entry = r.Port.NewEntry(r, c.Kind)
+	if r.Shard.Traits[c.Kind].MultiHolder {
+		h.Entry = r.Shard.makeInGroup(r.Name, r.family, r.Route)
 		h.Entry.hold = h // it is in nobody's way: the next one tries at once
 	} else {
 		r.hold = h
@@ -222,7 +222,7 @@ func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 	}
 	if c.before != nil {
 		h.handOvers = c.before.handOvers + 1
-		r.Port.Counters().HandedOver++
+		r.Shard.Count.HandedOver++
 	}
 	h.begin(a, o.Now)
 	a.grant(h, rd)
@@ -237,14 +237,14 @@ func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 // unacked fails an acquisition whose grant too few replicas have acknowledged.
 func (a *Request) unacked(o *Outcome, rd *Ready) {
 	r := a.res
-	r.Port.Counters().Unacked++
-	a.fail(r.Port.AckError(a.Kind, a.Name(), o.Ack), rd)
+	r.Shard.Count.Unacked++
+	a.fail(o.Unacked, rd)
 }
 
 func (r *Entry) lateGrant(a *Request, o *Outcome, rd *Ready) {
 	a.lateGrants++
 	switch {
-	case r.Port.Closing():
+	case r.Shard.closing():
 		a.fail(lockerr.ErrClosed, rd)
 	case a.Try || a.lateGrants >= MaxLate:
 		a.fail(lockerr.ErrGrantTooLate, rd)
@@ -265,7 +265,7 @@ func (r *Entry) reenterReplied(c *Command, o *Outcome, rd *Ready) {
 	}
 	switch o.Result {
 	case Replied:
-		if o.missing() {
+		if o.Unacked != nil {
 			// The server may count one more than is held, as with an orphan.
 			a.unacked(o, rd)
 			return

@@ -11,8 +11,7 @@ import (
 // besideLab has a writer, and a reader that is asked for beside it and whose command is out.
 func besideLab(t *testing.T, once bool) (l *lab, writers *Entry, writer *tenant, cell *Entry, reader *caller) {
 	l = newLab(t)
-	writers, cell = l.name(), l.name()
-	cell.ReaderIndex, l.ahead, l.behind = 1, writers, cell
+	writers, cell = l.name(), l.cell()
 	c := l.ask(writers, false)
 	l.reply(writers, Outcome{})
 	reader = new(caller)

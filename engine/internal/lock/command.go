@@ -69,7 +69,7 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 		c.hold = h
 		h.Root().mustRelease = true // the next one of its process may not have others beside it
 		h.besideReaders = true
-		r.extendWriterExpiry(r.Port.Now().Add(c.Lease))
+		r.extendWriterExpiry(r.Shard.Now().Add(c.Lease))
 	} else if h != nil {
 		a.extra.Writer = nil // it is a reader as any other from now on
 	}
@@ -121,9 +121,9 @@ func (r *Entry) sendCompensation(d *Compensation) {
 // finishRelease is what the end of a hold and that of a compensation have in common.
 func (r *Entry) finishRelease() {
 	c := &r.Cmd
-	c.Server, c.Lease = r.Port.ServerOf(r.Route), 0
+	c.Server, c.Lease = r.Shard.ServerOf(r.Route), 0
 	if at := c.minEnd(); at != 0 {
-		c.Lease = at.Sub(r.Port.Now())
+		c.Lease = at.Sub(r.Shard.Now())
 	}
 }
 
@@ -184,10 +184,9 @@ type Outcome struct {
 	Token         int64           // of an acquire: the fencing token, if the kind has one
 	Err           error           // what the server or the connection said, if anything
 	Sent, Now     clock.Instant
-	Ack           Ack // nil: no replicas were asked
+	Acked         int   // replicas that have it
+	Unacked       error // they are too few, which the caller is told so; nil: they are enough, or were not asked
 }
-
-func (o *Outcome) missing() bool { return o.Ack != nil && o.Ack.Missing() }
 
 // refusal is what a TryLock is told by a server that has refused it.
 func (o *Outcome) refusal() error {
@@ -195,13 +194,6 @@ func (o *Outcome) refusal() error {
 		return o.Err
 	}
 	return &lockerr.Held{TTL: o.TTL, Owner: string(o.Holder)}
-}
-
-func (o *Outcome) acked() int {
-	if o.Ack == nil {
-		return 0
-	}
-	return o.Ack.Count()
 }
 
 // Replied goes on after the reply of the command in flight, or its failure. It returns that
@@ -268,7 +260,7 @@ func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 		a.fail(lockerr.ErrOverloaded, rd)
 	}
 	if a != nil && a.Try && !a.Ended() {
-		a.giveUpAt(o.Now.Add(r.Port.Config().CommandTimeout))
+		a.giveUpAt(o.Now.Add(r.Shard.Config.CommandTimeout))
 	}
 	r.hold.boundReleases()
 	if full || c.Acks != 0 || o.Moving {

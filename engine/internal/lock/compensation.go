@@ -25,7 +25,7 @@ import (
 // So the release is sent at once, after a second, and after one lease. A phantom hold
 // lives for at most a second.
 type Compensation struct {
-	Port              CompensationPort
+	Port              Timer  // calls Fired
 	Entry             *Entry // nil once it is paid
 	ID                int64
 	kind              uint8 // of the grant
@@ -53,13 +53,13 @@ const (
 
 // compensate notes a compensation: an owner that the server may have until then, as far as is known.
 func (r *Entry) compensate(id int64, kind uint8, g certainty, lease time.Duration, until clock.Instant) *Compensation {
-	d := r.Port.NewCompensation()
+	d := r.Shard.NewCompensation()
 	d.Entry, d.ID, d.kind, d.certainty, d.due, d.lease = r, id, kind, g, true, lease
 	d.extendUntil(until)
 	d.next, r.compensations = r.compensations, d
-	r.Port.Counters().Compensations++
+	r.Shard.Count.Compensations++
 	if g == inDoubt {
-		r.Port.Counters().InDoubt++
+		r.Shard.Count.InDoubt++
 	}
 	d.wakeAt(d.until)
 	return d
@@ -67,7 +67,7 @@ func (r *Entry) compensate(id int64, kind uint8, g certainty, lease time.Duratio
 
 // compensateGrant notes that the grant of a hold which is over here may be there still.
 func (r *Entry) compensateGrant(h *Hold, until clock.Instant) {
-	d := r.compensate(h.ID, h.Kind, certain, r.Port.Config().Lease, until)
+	d := r.compensate(h.ID, h.Kind, certain, r.Shard.Config.Lease, until)
 	d.minEnd, d.sharedWithReaders = h.minEnd(), h.besideReaders
 	if h.extra != nil {
 		d.extendUntil(h.extra.sharedUntil)
@@ -77,14 +77,14 @@ func (r *Entry) compensateGrant(h *Hold, until clock.Instant) {
 // idle reports whether a compensation would only keep a closing engine: it was paid once, and is to be paid again
 // after a lease; or the server has forgotten the owner by itself.
 func (d *Compensation) idle() bool {
-	return !d.due || d.Entry.Port.Now() >= d.until && !d.Entry.Cmd.carries(d)
+	return !d.due || d.Entry.Shard.Now() >= d.until && !d.Entry.Cmd.carries(d)
 }
 
 // extendWriterExpiry notes that a reader of the name, which is beside a writer, may be on the server until then.
 // A writer has no lease of its own: a reader in the hash keeps it there. So a Shutdown waits as long
 // for its release; see Fired.
 func (r *Entry) extendWriterExpiry(until clock.Instant) {
-	w := r.Port.Ahead(r)
+	w := r.Shard.ahead(r)
 	if w == nil {
 		return
 	}
@@ -101,14 +101,14 @@ func (r *Entry) extendWriterExpiry(until clock.Instant) {
 
 func (d *Compensation) wakeAt(at clock.Instant) {
 	d.at = at
-	d.Port.WakeAt(at)
+	d.Port.SetTimer(at)
 }
 
 // compensateAcquire notes that what an acquire took, or may have taken, is to be given back.
 func (r *Entry) compensateAcquire(c *Command, g certainty, o *Outcome) {
 	until := o.Now.Add(c.Lease)
-	if r.Port.Traits(c.Kind).ServerQueue {
-		until = until.Add(r.Port.Config().Room)
+	if r.Shard.Traits[c.Kind].ServerQueue {
+		until = until.Add(r.Shard.Config.Room)
 		r.abandonOwner(c)
 		for d := r.compensations; d != nil; d = d.next {
 			if d.ID == c.ID { // its request has left the queue meanwhile
@@ -153,7 +153,7 @@ func (r *Entry) compensationReplied(c *Command, o *Outcome) {
 		return
 	}
 	if o.Result == Refused || o.Result == RetryLater {
-		r.Port.Refused(*o)
+		r.Shard.Refused(*o)
 	}
 	if o.Result == Unknown || o.Result == RetryLater {
 		return // still due
@@ -164,7 +164,7 @@ func (r *Entry) compensationReplied(c *Command, o *Outcome) {
 	d.due = false
 	d.extendUntil(o.Now.Add(d.lease))
 	switch {
-	case d.certainty == certain || r.Port.Closing():
+	case d.certainty == certain || r.Shard.closing():
 		r.dropCompensation(d)
 	case d.certainty == inDoubt:
 		d.certainty = repeat
@@ -177,7 +177,7 @@ func (r *Entry) compensationReplied(c *Command, o *Outcome) {
 
 // dropCompensation takes a compensation out.
 func (r *Entry) dropCompensation(d *Compensation) {
-	d.Port.Over()
+	d.Port.SetTimer(0)
 	for p := &r.compensations; *p != nil; p = &(*p).next {
 		if *p == d {
 			*p, d.next, d.Entry = d.next, nil, nil
@@ -196,7 +196,7 @@ func (d *Compensation) Fired(now clock.Instant, rd *Ready) {
 		return
 	}
 	switch out := r.Cmd.carries(d); { // out: what it does to the owner is not known
-	case d.due && (out || now < d.until || !r.Port.Closing()):
+	case d.due && (out || now < d.until || !r.Shard.closing()):
 		d.wakeAt(max(d.until, now.Add(d.lease+2*time.Second)))
 	case d.due:
 		r.dropCompensation(d)

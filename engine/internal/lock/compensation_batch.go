@@ -33,14 +33,14 @@ func (r *Entry) sendCompensations(rd *Ready) bool {
 	if first == nil {
 		return false
 	}
-	alike = alike && !r.Port.Traits(first.kind).ServerQueue // each leaves the queue, too
+	alike = alike && !r.Shard.Traits[first.kind].ServerQueue // each leaves the queue, too
 	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headNext && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd)) {
-		r.Cmd.Server = r.Port.ServerOf(r.Route)
+		r.Cmd.Server = r.Shard.ServerOf(r.Route)
 		r.addCompensations()
 		return true
 	}
 	r.sendCompensation(first)
-	if alike && n > 1 && r.Port.Traits(first.kind).Batches {
+	if alike && n > 1 && r.Shard.Traits[first.kind].Batches {
 		r.addCompensations()
 	}
 	return true
@@ -52,11 +52,11 @@ func (r *Entry) sendCompensations(rd *Ready) bool {
 // and while a slot moves the counter of tokens may be at another node than the lock, and a release
 // alone does not need it.
 func (r *Entry) mayTake(d *Compensation) bool {
-	if !r.Port.Traits(d.kind).LocalHandOver {
+	if !r.Shard.Traits[d.kind].LocalHandOver {
 		return false
 	}
 	for _, list := range []*waitq.List[*Request]{&r.waiters, r.tries} {
-		if a, ok := list.Front(); ok && (a.Acks != 0 || a.Kind != d.kind || !r.Port.Traits(a.Kind).Batches) {
+		if a, ok := list.Front(); ok && (a.Acks != 0 || a.Kind != d.kind || !r.Shard.Traits[a.Kind].Batches) {
 			return false
 		}
 	}
@@ -83,7 +83,7 @@ func (r *Entry) addCompensations() {
 func (r *Entry) sendReleaseAndAcquire(h *Hold, a *Request) {
 	h.mustRelease = true // if this is in vain, it is released alone
 	r.sendAcquire(a, true)
-	r.Cmd.Server = r.Port.ServerOf(r.Route)
+	r.Cmd.Server = r.Shard.ServerOf(r.Route)
 	r.Cmd.before, r.Cmd.Batched = h, 1
 }
 

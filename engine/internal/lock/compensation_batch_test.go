@@ -274,7 +274,7 @@ func TestResource_FencedWithAWaiter_ReleasesAndAcquiresInOneCommand(t *testing.T
 	if want := sent.Add(l.cfg.Lease - l.cfg.Margin(l.cfg.Lease)); h.Until() != want || !h.renewed || first.hold.renewed || !first.hold.finished {
 		t.Errorf("it ends at %v, want %v; %+v, %+v", h.Until(), want, h, first.hold)
 	}
-	if n := l.count; n.Held != 1 || n.Acquired != 2 || n.Released != 1 || n.HandedOver != 1 || n.Pending != 0 || n.Compensations != 0 {
+	if n := l.Count; n.Held != 1 || n.Acquired != 2 || n.Released != 1 || n.HandedOver != 1 || n.Pending != 0 || n.Compensations != 0 {
 		t.Errorf("counted: %+v", n)
 	}
 	if len(l.released) != 1 || l.released[0] != first.hold.ID {
@@ -336,13 +336,13 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 		return c
 	}
 	first, second, third := durable(), durable(), durable()
-	l.reply(r, Outcome{Ack: enough{}})
+	l.reply(r, Outcome{Acked: 1})
 	l.unlock(first.hold)
 	l.is(r, Acquiring)
 	if r.Cmd.Acks != 1 {
 		t.Errorf("it wants %d replicas", r.Cmd.Acks)
 	}
-	l.reply(r, Outcome{Ack: enough{}, BatchAnswered: true})
+	l.reply(r, Outcome{Acked: 1, BatchAnswered: true})
 	if second.hold == nil || second.hold.Acked() != 1 {
 		t.Fatalf("%+v", second)
 	}
@@ -350,7 +350,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	u := l.unlock(second.hold)
 	l.is(r, Acquiring)
 	owner := r.Cmd.ID
-	l.reply(r, Outcome{Ack: tooFew{}, BatchAnswered: true})
+	l.reply(r, Outcome{Acked: 1, Unacked: errTooFew, BatchAnswered: true})
 	if u.Err != nil || u.delivered != 1 || third.hold != nil || third.err == nil {
 		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
 	}
@@ -359,9 +359,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	}
 }
 
-type tooFew struct{ enough }
-
-func (tooFew) Missing() bool { return true }
+var errTooFew = errors.New("too few replicas")
 
 // What goes wrong with all of it costs one more command: the release alone.
 func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {

@@ -41,7 +41,9 @@ func TestTimerOfACompensation(t *testing.T) {
 			d := r.compensate(1, 0, c.grade, lease, l.now)
 			d.due, d.until = c.due, l.now.Add(c.until)
 			d.wakeAt(l.now.Add(c.set))
-			l.closing = c.closing
+			if c.closing {
+				l.Phase = Closed
+			}
 			if c.out {
 				r.Cmd = Command{Action: Reentering, ID: d.ID}
 			}

@@ -54,8 +54,8 @@ func TestReaders_GrantIsLostAfterOneHasLeft_WhichIsReleased(t *testing.T) {
 	if left.delivered != 0 || b.hold.IsLive() || a.hold.ended != 1 {
 		t.Fatalf("%+v, %+v", left, b.hold)
 	}
-	if end(); left.delivered != 1 || left.Err != nil || a.hold.renewed || !a.hold.Entry.Detached || l.count.Released != 1 {
-		t.Errorf("%+v, %+v", left, l.count)
+	if end(); left.delivered != 1 || left.Err != nil || a.hold.renewed || !a.hold.Entry.Detached || l.Count.Released != 1 {
+		t.Errorf("%+v, %+v", left, l.Count)
 	}
 }
 

@@ -36,7 +36,7 @@ import (
 // Renewals are not commands of the name: they go in batches over a connection of
 // their own, and any order of them and the commands here is harmless.
 type Entry struct {
-	Port  Port   // never changes, even if the entry is reused for another name
+	Shard *Shard // never changes, even if the entry is reused for another name
 	Name  string // as it stands on the server
 	Route uint64
 
@@ -58,9 +58,9 @@ type Entry struct {
 	Detached       bool
 	Cancelled      bool        // the engine's: recovery need not go on with it; guarded by recovery's lock
 	lastAttempt    LastAttempt // what the latest command was told
-	Family         uint8       // the engine's
-	ReaderIndex    int32       // the engine's, not 0 if each request of the name has an Entry of its own
-	endingContexts uint32      // holds that ended and whose contexts have not: see contexts.go
+	family         uint8
+	member         int32  // its place in its group, from 1 on; 0: all requests of the name share it
+	endingContexts uint32 // holds that ended and whose contexts have not: see contexts.go
 }
 
 // Blocked says why no command of the name may be sent.
@@ -181,8 +181,8 @@ func (r *Entry) serveTry(rd *Ready) bool {
 			return false
 		}
 		if r.hold == nil {
-			if h := r.Port.Readers(r).open(); h != nil && r.joins(a) {
-				h.join(a, r.Port.Stamp(), rd)
+			if h := r.Shard.readers(r).open(); h != nil && r.joins(a) {
+				h.join(a, r.Shard.Stamp(), rd)
 				continue
 			}
 			r.sendAcquire(a, false)
@@ -220,8 +220,8 @@ func (r *Entry) pause(now clock.Instant, moving bool) {
 	if moving {
 		d = min(d, movingPoll)
 	}
-	d = d/2 + r.Port.Draw(d/2)
-	r.Port.Pause(r, now.Add(d))
+	d = d/2 + r.Shard.Draw(d/2)
+	r.Shard.Pause(r, now.Add(d))
 }
 
 // PauseOver ends a pause. A paused entry stays in the table, and one that Close set free
@@ -244,7 +244,7 @@ func (r *Entry) Advance(rd *Ready) {
 // does not need any more: the subscription, if nobody waits, and the entry itself, if
 // nothing is left. It is the last thing a transition does.
 func (r *Entry) finishTransition() {
-	behind := r.Port.Behind(r)
+	behind := r.Shard.anyBehind(r)
 	switch waiting := r.waiters.Len() > 0 || behind; {
 	case waiting && r.hold != nil:
 		w := r.ensureSubscription()
@@ -263,20 +263,9 @@ func (r *Entry) finishTransition() {
 	}
 	if r.blocked == Disconnected { // an outage may last, and names be used once
 		r.unblockForGood()
-		r.Port.Unstalled(r)
+		r.Shard.Unstalled(r)
 	}
-	r.Detached = true
-	r.Port.Readers(r).forget(r)
-	r.Port.Idle(r)
-}
-
-// Reset gives the entry to a name. If it served another, nothing is left of that: its
-// command has been answered; it has no timer, for the pauses and the waits are objects of
-// their own. A hold that ended may point to it still, and at most has it choose its next
-// command (see advanceAfterEnd), which does no harm to any name.
-func (r *Entry) Reset(name string, route uint64) {
-	r.Name, r.Route = name, route
-	r.refused, r.headNext, r.Detached = 0, false, false
+	r.Shard.remove(r)
 }
 
 // The methods below are for who lists entries; like all others they are called under the
@@ -317,7 +306,7 @@ func (r *Entry) Vacate() bool {
 		return false
 	}
 	if w := r.sub; w != nil && w.linger {
-		w.Port.Silence()
+		w.Port.SetTimer(0)
 		w.end()
 	}
 	r.finishTransition()

@@ -39,14 +39,14 @@ func (h *Hold) timekeeper() *Hold {
 // Extend has x sent. If another is ahead of it, which is returned, x must be started
 // again when that one is settled.
 func (h *Hold) Extend(x *Extend, rd *Ready) (ahead *Extend, err error) {
-	h.check(h.Entry.Port.Now(), rd)
+	h.check(h.Entry.Shard.Now(), rd)
 	err = h.extendable()
 	switch {
 	case err != nil:
 		h.Entry.advanceAfterEnd(rd)
 	case h.joint: // a re-entry's: the server knows nothing of its lease
-		h.acknowledged(h.Entry.Port.Now(), x.Lease)
-		h.Port.WakeAt(h.timeOut())
+		h.acknowledged(h.Entry.Shard.Now(), x.Lease)
+		h.Port.SetTimer(h.timeOut())
 		x.finish(nil)
 	case h.more().extend != nil:
 		ahead = h.extra.extend
@@ -97,20 +97,20 @@ func (h *Hold) StopExtending(x *Extend, cause error) error {
 // extendReplied goes on after the reply of an Extend.
 func (r *Entry) extendReplied(c *Command, o *Outcome, rd *Ready) {
 	h := c.hold
-	h.check(r.Port.Now(), rd) // an answer that comes too late does not bring the hold back
+	h.check(r.Shard.Now(), rd) // an answer that comes too late does not bring the hold back
 	if r.applyNotOwner(c, o, rd) || h.state != live {
 		return // the end of the hold has told the caller
 	}
 	x := h.extra.extend
 	var err error
 	switch {
-	case o.Result == Replied && o.missing():
-		err = r.Port.AckError(h.Kind, h.Name, o.Ack) // the primary has it longer than we count on
-		r.Port.Counters().Unacked++
+	case o.Result == Replied && o.Unacked != nil:
+		err = o.Unacked // the primary has it longer than we count on
+		r.Shard.Count.Unacked++
 	case o.Result == Replied:
-		h.setAcked(o.acked())
+		h.setAcked(o.Acked)
 		h.acknowledged(o.Sent, c.Lease)
-		h.Port.WakeAt(h.timeOut())
+		h.Port.SetTimer(h.timeOut())
 	case o.Result == Refused:
 		err = o.Err
 	case !x.dropped:

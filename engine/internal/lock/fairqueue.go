@@ -26,17 +26,17 @@ func (a *Request) owner() int64 {
 
 // drawOwner returns the owner of the next try.
 func (r *Entry) drawOwner(a *Request) int64 {
-	for r.Port.Traits(a.Kind).MultiHolder {
-		if id := r.Port.NewID() &^ math.MaxUint8; id != 0 {
+	for r.Shard.Traits[a.Kind].MultiHolder {
+		if id := r.Shard.NewID() &^ math.MaxUint8; id != 0 {
 			return id | int64(a.Permits)
 		}
 	}
-	if !r.Port.Traits(a.Kind).ServerQueue || a.Try {
-		return r.Port.NewID()
+	if !r.Shard.Traits[a.Kind].ServerQueue || a.Try {
+		return r.Shard.NewID()
 	}
 	x := a.More()
 	if x.owner == 0 {
-		x.owner = r.Port.NewID()
+		x.owner = r.Shard.NewID()
 	}
 	return x.owner
 }
@@ -58,7 +58,7 @@ func (r *Entry) leaveServerQueue(a *Request) {
 	}
 	if x.queued || a.state == trying {
 		lease := a.firstLease()
-		r.compensate(x.owner, a.Kind, certain, lease, r.Port.Now().Add(lease+r.Port.Config().Room))
+		r.compensate(x.owner, a.Kind, certain, lease, r.Shard.Now().Add(lease+r.Shard.Config.Room))
 	}
 	x.owner, x.queued = 0, false
 }
@@ -71,7 +71,7 @@ func (r *Entry) abandonOwner(c *Command) {
 	}
 	a.extra.owner, a.extra.queued = 0, false
 	if w := r.sub; w != nil {
-		w.Port.Silence()
+		w.Port.SetTimer(0)
 		w.end()
 	}
 }

@@ -78,7 +78,7 @@ func (t *Grant) Renewal(now clock.Instant, rd *Ready) (lease time.Duration, ok b
 	if !h.renewable(now, rd) {
 		return 0, false
 	}
-	cfg := t.Entry.Port.Config()
+	cfg := t.Entry.Shard.Config
 	lease = cfg.Lease
 	if !t.watchdog {
 		// Only a look: what is left is no more than the key has.
@@ -109,9 +109,9 @@ func (t *Grant) Renewed(sent, now clock.Instant, lease time.Duration, acked int,
 	}
 	h.acknowledged(sent, lease)
 	h.setAcked(acked)
-	t.Entry.Port.Counters().Renewed++
+	t.Entry.Shard.Count.Renewed++
 	t.renewals = max(t.renewals, t.renewals+1)
-	h.Port.RenewNext(now)
+	h.Port.Renew(RenewNext, now)
 	return true
 }
 

@@ -38,16 +38,16 @@ func (r *Entry) successor(h *Hold) *Request {
 // handsOver reports whether the grant of h may be handed over, to one who wants nothing else
 // than h had.
 func (r *Entry) handsOver(h *Hold) bool {
-	cfg, w := r.Port.Config(), r.sub
+	cfg, w := r.Shard.Config, r.sub
 	switch {
-	case h.handOvers >= cfg.HandOvers || r.Port.Closing() || !h.plain():
+	case h.handOvers >= cfg.HandOvers || r.Shard.closing() || !h.plain():
 		return false
-	case h.grantsOne() && !r.Port.Traits(h.Kind).Batches || r.Port.Behind(r):
+	case h.grantsOne() && !r.Shard.Traits[h.Kind].Batches || r.Shard.anyBehind(r):
 		return false
 	case w == nil:
 		return false
 	}
-	now := r.Port.Stamp()
+	now := r.Shard.Stamp()
 	left := h.ValidUntil().Sub(now)
 	if left < cfg.Lease/2 {
 		return false // it was not renewed
@@ -63,7 +63,7 @@ func (r *Entry) handsOver(h *Hold) bool {
 // answer may have taken longer than a turn.
 func (r *Entry) beginTurn(now clock.Instant) {
 	if r.sub != nil || r.waiters.Len() > 0 {
-		r.ensureSubscription().turnEnds = milliseconds(now.Add(r.Port.Config().HandOverFor))
+		r.ensureSubscription().turnEnds = milliseconds(now.Add(r.Shard.Config.HandOverFor))
 	}
 }
 
@@ -112,7 +112,7 @@ func (a *Request) plain() bool {
 // shortens one that is longer than the watchdog's, and the next one has not asked for it: if
 // this process died, nobody would get the lock for that long.
 func (r *Entry) lengthens(lease time.Duration) {
-	if lease > r.Port.Config().Lease {
+	if lease > r.Shard.Config.Lease {
 		r.hold.mustRelease = true
 	}
 }
@@ -121,18 +121,18 @@ func (r *Entry) lengthens(lease time.Duration) {
 func (r *Entry) handOver(h *Hold, a *Request, rd *Ready) {
 	next := h.another(a, h.OwnUntil()) // the end of h
 	r.hold = next
-	r.Port.Counters().Released++
+	r.Shard.Count.Released++
 	h.completeUnlocks(nil, rd)
 	a.grant(next, rd)
 }
 
 // another makes another hold of the grant of h, for a.
 func (h *Hold) another(a *Request, since clock.Instant) *Hold {
-	next := h.Entry.Port.NewHold(h)
+	next := h.Entry.Shard.NewHold(h)
 	next.Name, next.count, next.since = a.Name(), 1, milliseconds(since)
 	next.setUntil(math.MaxInt64)
 	next.handOvers = max(next.handOvers, next.handOvers+1) // of readers it may be any number
-	n := h.Entry.Port.Counters()
+	n := &h.Entry.Shard.Count
 	n.HandedOver++
 	n.Held++
 	return next
@@ -149,7 +149,7 @@ const yieldMost = 10 * time.Millisecond
 func (r *Entry) yield(o *Outcome) {
 	if w := r.sub; w != nil && r.waiters.Len() > 0 {
 		w.Skip()
-		w.Port.RingAt(o.Now.Add(min(o.Now.Sub(o.Sent)+yieldFor, yieldMost)))
+		w.Port.SetTimer(o.Now.Add(min(o.Now.Sub(o.Sent)+yieldFor, yieldMost)))
 	}
 }
 
@@ -161,7 +161,7 @@ func (r *Entry) yield(o *Outcome) {
 
 // grantsOne reports whether each hold needs a grant of its own.
 func (t *Grant) grantsOne() bool {
-	return t.Acks != 0 || !t.Entry.Port.Traits(t.Kind).LocalHandOver
+	return t.Acks != 0 || !t.Entry.Shard.Traits[t.Kind].LocalHandOver
 }
 
 // Readers of a name are apart from its writers, and some from each other (see readers.go). Its
@@ -191,10 +191,10 @@ func (t *Grant) grantsOne() bool {
 // ahead is the Entry of the writers that a new request of r may have to stay behind; nil if
 // there is none.
 func (r *Entry) ahead(a *Request) *Entry {
-	if r.ReaderIndex == 0 || a.writer() != nil {
+	if r.member == 0 || a.writer() != nil {
 		return nil
 	}
-	return r.Port.Ahead(r)
+	return r.Shard.ahead(r)
 }
 
 // behind is ahead, if somebody writes or wants to.
@@ -223,7 +223,7 @@ func (r *Entry) overtaken() *Entry {
 func (r *Entry) waitBehindWriter(w *Entry) {
 	r.blocked = BehindWriter
 	if own := r.sub; own != nil {
-		own.Port.Silence()
+		own.Port.SetTimer(0)
 		own.end()
 	}
 	w.sub.stopLingering()
@@ -233,7 +233,7 @@ func (r *Entry) waitBehindWriter(w *Entry) {
 // timely is the hold if its time is not over. It does not end one whose time is over: that is
 // a transition of its own name.
 func (r *Entry) timely() *Hold {
-	if h := r.hold; h != nil && r.Port.Now() < h.Until() {
+	if h := r.hold; h != nil && r.Shard.Now() < h.Until() {
 		return h
 	}
 	return nil
@@ -241,7 +241,7 @@ func (r *Entry) timely() *Hold {
 
 // yieldToReaders is called when the outermost hold has ended: those that are BehindWriter come next.
 func (r *Entry) yieldToReaders() {
-	if r.Port.Behind(r) {
+	if r.Shard.anyBehind(r) {
 		r.block(YieldingToReaders)
 	}
 }
@@ -251,7 +251,7 @@ func (r *Entry) advanceReaders(rd *Ready) {
 	if r.endingContexts != 0 || r.hold != nil {
 		return
 	}
-	if r.blocked == YieldingToReaders || r.waiters.Len() == 0 && r.Port.Behind(r) {
+	if r.blocked == YieldingToReaders || r.waiters.Len() == 0 && r.Shard.anyBehind(r) {
 		rd.AdvanceReaders = r
 	}
 }

@@ -30,7 +30,7 @@ func TestAHoldIsHandedOverToTheFirstWhoWaitsWithoutACommand(t *testing.T) {
 	if !first.hold.finished || !first.hold.notified || !first.hold.renewed {
 		t.Errorf("the first is over, and the tenure keeps its place among the renewals: %+v", first.hold)
 	}
-	if n := l.count; n.Held != 1 || n.Acquired != 2 || n.Released != 1 || n.HandedOver != 1 || n.Pending != 1 {
+	if n := l.Count; n.Held != 1 || n.Acquired != 2 || n.Released != 1 || n.HandedOver != 1 || n.Pending != 1 {
 		t.Errorf("counted: %+v", n)
 	}
 	// The first has ended: it does nothing to what the second has.
@@ -183,7 +183,7 @@ func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
 		"it was not renewed":            {between: func(l *lab, h *Hold) { h.validUntil.Store(int64(l.now.Add(l.cfg.Lease/2 - 1))) }},
 		"a release may be executed":     {between: func(_ *lab, h *Hold) { h.releaseInDoubt = true }},
 		"the server counts a re-entry":  {between: func(_ *lab, h *Hold) { h.mayCountMore = true }},
-		"the engine is being shut down": {between: func(l *lab, _ *Hold) { l.closing = true }},
+		"the engine is being shut down": {between: func(l *lab, _ *Hold) { l.Phase = Closed }},
 		"it is switched off":            {between: func(l *lab, _ *Hold) { l.cfg.HandOvers = 0 }},
 	} {
 		l := newHandOverLab(t)
@@ -199,7 +199,7 @@ func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
 			return c
 		}
 		first := ask(x.first)
-		l.reply(r, Outcome{Ack: enough{}})
+		l.reply(r, Outcome{Acked: 1})
 		second := ask(x.second)
 		if x.between != nil {
 			x.between(l, &first.hold.Hold)
@@ -210,11 +210,6 @@ func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
 		}
 	}
 }
-
-type enough struct{}
-
-func (enough) Missing() bool { return false }
-func (enough) Count() int    { return 1 }
 
 // A re-entry that was given back leaves a count of one.
 func TestAHoldIsHandedOverWhenItsReentriesAreGivenBack(t *testing.T) {
@@ -499,7 +494,7 @@ func TestWait_BehindAHold_LooksIfNoRenewalDoes(t *testing.T) {
 		"renewed every twenty minutes": {0, time.Hour, false, 15 * time.Second, 30 * time.Second},
 	} {
 		l := newHandOverLab(t)
-		l.cfg.Lease, l.clustered = x.watchdog, x.clustered
+		l.cfg.Lease, l.MayMiss = x.watchdog, x.clustered
 		r := l.name()
 		c := new(caller)
 		c.Init(c)

@@ -87,18 +87,18 @@ func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 	var h *Hold
 	fixed, lease := a.Lease != 0, a.firstLease()
 	if a.Parent == nil {
-		h = r.Port.NewGrant(r)
+		h = r.Shard.NewGrant(r)
 		h.Grant.begin(r, a, id, o.Now)
 		h.count = 1
 		if o.Token != 0 {
 			h.more().token = o.Token
 		}
 	} else {
-		h = r.Port.NewHold(a.Parent)
+		h = r.Shard.NewHold(a.Parent)
 		h.Parent, h.count, h.inheritsLease = a.Parent, a.Parent.count+1, !fixed
 	}
 	h.Name, h.since = a.Name(), milliseconds(o.Now)
-	h.setAcked(o.acked())
+	h.setAcked(o.Acked)
 	if a.extra != nil && a.extra.Quorum {
 		h.more().ofQuorum = true
 	}
@@ -116,7 +116,7 @@ func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 
 // acknowledged notes that the server has given h the lease, by a command that was sent then.
 func (h *Hold) acknowledged(sent clock.Instant, lease time.Duration) {
-	margin := h.Entry.Port.Config().Margin(lease)
+	margin := h.Entry.Shard.Config.Margin(lease)
 	if x := h.extra; x != nil && x.ofQuorum {
 		margin = max(margin, Drift(lease))
 		x.lastConfirmed = max(x.lastConfirmed, sent)
@@ -131,16 +131,16 @@ func (h *Hold) acknowledged(sent clock.Instant, lease time.Duration) {
 
 // begin starts the clock of a hold that was granted to a: its renewals, or its timer.
 func (h *Hold) begin(a *Request, now clock.Instant) {
-	h.Entry.Port.Counters().Held++
+	h.Entry.Shard.Count.Held++
 	if l := a.extra; l != nil && l.MinHold != 0 {
 		x := h.Root().more() // it is the root's release that keeps the lock taken
 		x.minEnd = max(x.minEnd, now.Add(l.MinHold))
 	}
 	if h.watched() {
-		h.Port.RenewFirst(now)
+		h.Port.Renew(RenewFirst, now)
 	}
 	if at := h.timeOut(); at != 0 {
-		h.Port.WakeAt(at)
+		h.Port.SetTimer(at)
 	}
 }
 
@@ -194,7 +194,7 @@ func (h *Hold) Ending() error {
 // trouble is why the release or the Extend under way is not settled, as far as is known. Only
 // while it is under way is the entry h's for certain.
 func (h *Hold) trouble() error {
-	if err := h.Entry.Port.Trouble(h.Entry.Route); err != nil || h.extra == nil {
+	if err := h.Entry.Shard.Trouble(h.Entry.Route); err != nil || h.extra == nil {
 		return err
 	}
 	return h.extra.refusal
@@ -264,7 +264,7 @@ func (h *Hold) Fired(now clock.Instant, rd *Ready) {
 	case live:
 		h.check(now, rd)
 		if h.state == live {
-			h.Port.WakeAt(h.timeOut()) // it was extended
+			h.Port.SetTimer(h.timeOut()) // it was extended
 		} else {
 			h.Entry.advanceAfterEnd(rd)
 		}
@@ -334,7 +334,7 @@ func (h *Hold) EndBy(at clock.Instant) {
 	}
 	h.Shorten(at)
 	if at := h.timeOut(); at != 0 {
-		h.Port.WakeAt(at)
+		h.Port.SetTimer(at)
 	}
 }
 

@@ -42,7 +42,7 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 	if h.state != live {
 		return
 	}
-	now := r.Port.Now()
+	now := r.Shard.Now()
 	if h.Parent != nil {
 		h.loseOne(why, now, rd)
 		if h.joint {
@@ -62,7 +62,7 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 	r.yieldToReaders()
 	// Of several permits only some may be gone. Where there is a queue, the owner may be in it again: a
 	// replica was promoted that has not heard of the grant.
-	kind := r.Port.Traits(h.Kind)
+	kind := &r.Shard.Traits[h.Kind]
 	several := kind.MultiHolder && byte(h.ID) != 0
 	if why != KeyOverwritten && (why != RemovedOnServer || several || kind.ServerQueue) {
 		r.compensateGrant(h, max(h.serverUntil, now))
@@ -70,7 +70,7 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 }
 
 func (h *Hold) loseOne(why Loss, now clock.Instant, rd *Ready) {
-	h.end(h.Entry.Port.LossError(h.Kind, h.Name, why), why, now, rd)
+	h.end(h.Entry.Shard.LossError(h.Kind, h.Name, why), why, now, rd)
 	h.setOver()
 	h.Port.Lost(why)
 }
@@ -80,7 +80,7 @@ func (h *Hold) loseOne(why Loss, now clock.Instant, rd *Ready) {
 func (h *Hold) end(why error, loss Loss, now clock.Instant, rd *Ready) {
 	if c := h.child; c != nil && c.state != over {
 		if loss == 0 || c.state == releasing {
-			h.Entry.Port.Counters().Released++ // with its parent
+			h.Entry.Shard.Count.Released++ // with its parent
 		}
 		c.end(why, loss, now, rd)
 		c.setOver()
@@ -93,9 +93,9 @@ func (h *Hold) end(why error, loss Loss, now clock.Instant, rd *Ready) {
 // the renewals bounds that; see boundReleases.
 func (h *Hold) setOver() {
 	h.state = over
-	h.Port.Over()
+	h.Port.SetTimer(0)
 	if next := h.hold(); h.Parent == nil && (next == nil || next == h) { // else it was handed over
-		h.Port.GrantOver()
+		h.Port.Renew(RenewNoMore, 0)
 	}
 }
 
@@ -113,10 +113,10 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, rd *Ready) {
 		x.lost, x.result = true, why
 	}
 	h.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))
-	h.Entry.Port.Counters().Held--
+	h.Entry.Shard.Count.Held--
 	h.announce(rd)
 	if loss != 0 {
-		h.Entry.Port.Counters().Lost[loss]++
+		h.Entry.Shard.Count.Lost[loss]++
 	}
 	h.Port.Ended(loss)
 	x := h.extra

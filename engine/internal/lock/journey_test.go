@@ -31,14 +31,14 @@ func TestAnUncontendedLockIsTwoCommandsAndLeavesNothing(t *testing.T) {
 		t.Errorf("while it is released: %+v", c.hold)
 	}
 	l.reply(r, Outcome{})
-	if u.delivered != 1 || u.Err != nil || !r.Detached || len(l.idle) != 1 {
-		t.Errorf("released: %+v, out %v, idle %v", u, r.Detached, l.idle)
+	if u.delivered != 1 || u.Err != nil || !r.Detached || l.gone != 1 {
+		t.Errorf("released: %+v, out %v, idle %v", u, r.Detached, l.gone)
 	}
 	if !c.hold.finished || c.hold.renewed || len(l.released) != 1 || l.released[0] != c.hold.ID {
 		t.Errorf("after it: %+v, releases answered of %v", c.hold, l.released)
 	}
-	if l.count.Held != 0 || l.count.Pending != 0 || l.count.Acquired != 1 || l.count.Released != 1 {
-		t.Errorf("counted: %+v", l.count)
+	if l.Count.Held != 0 || l.Count.Pending != 0 || l.Count.Acquired != 1 || l.Count.Released != 1 {
+		t.Errorf("counted: %+v", l.Count)
 	}
 }
 
@@ -52,8 +52,8 @@ func TestAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
 	l.now = l.now.Add(l.cfg.Lease)
 	l.reply(r, Outcome{Sent: sent})
 	l.is(r, Compensating)
-	if !errors.Is(c.err, lockerr.ErrGrantTooLate) || r.Cmd.ID != 1 || l.count.Compensations != 1 {
-		t.Errorf("%v, owner %d, %+v", c.err, r.Cmd.ID, l.count)
+	if !errors.Is(c.err, lockerr.ErrGrantTooLate) || r.Cmd.ID != 1 || l.Count.Compensations != 1 {
+		t.Errorf("%v, owner %d, %+v", c.err, r.Cmd.ID, l.Count)
 	}
 	l.reply(r, Outcome{})
 	if !r.Detached {
@@ -185,8 +185,8 @@ func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 					l.does(r.sub.AlarmFired)
 				}
 			}
-			if a.delivered != 1 || l.count.Pending != 0 || l.count.Held != 0 {
-				t.Errorf("%+v, told %d times", l.count, a.delivered)
+			if a.delivered != 1 || l.Count.Pending != 0 || l.Count.Held != 0 {
+				t.Errorf("%+v, told %d times", l.Count, a.delivered)
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -18,59 +17,51 @@ const (
 	reading = 6
 )
 
-// lab is a Port in which nothing happens by itself: it notes what it is asked for.
+// lab is a shard, and a Port in which nothing happens by itself: it notes what it is asked for.
 type lab struct {
-	t         *testing.T
-	cfg       Config
-	count     Counters
-	now       clock.Instant
-	ids       int64
-	down      bool
-	closing   bool
-	clustered bool          // a message may be missed
-	paused    clock.Instant // until then; 0: no pause
-	idle      []string      // names that have gone
-	released  []int64       // owners whose releases were answered
-	ahead     *Entry        // the writers of a name, if it has any; and a reader
-	behind    *Entry
-	readers   *Readers // of a name that is read
+	Shard
+	t        *testing.T
+	cfg      Config
+	now      clock.Instant
+	ids      int64
+	down     bool
+	paused   clock.Instant // until then; 0: no pause
+	gone     int           // entries
+	released []int64       // owners whose releases were answered
 }
 
 func newLab(t *testing.T) *lab {
 	l := &lab{t: t, now: clock.Instant(time.Hour), cfg: Config{
 		Lease: 30 * time.Second, CommandTimeout: 3 * time.Second, AckTimeout: time.Second,
 	}}
+	l.Init(l, &l.cfg, kinds, false)
 	return l
 }
 
-func (l *lab) Config() *Config                             { return &l.cfg }
-func (l *lab) Counters() *Counters                         { return &l.count }
+// kinds are the traits of the kinds above.
+var kinds = []Traits{
+	0:       {LocalHandOver: true, Batches: true},
+	1:       {LocalHandOver: true, Batches: true},
+	polling: {Polls: true, LocalHandOver: true, Batches: true},
+	fenced:  {Batches: true},
+	queued:  {ServerQueue: true},
+	permits: {MultiHolder: true},
+	reading: {PerRequestEntry: true, JoinsReaders: true},
+}
+
 func (l *lab) Now() clock.Instant                          { return l.now }
 func (l *lab) Stamp() clock.Instant                        { return l.now }
 func (l *lab) Draw(d time.Duration) time.Duration          { return d / 2 }
 func (l *lab) NewID() int64                                { l.ids++; return l.ids }
-func (l *lab) Closing() bool                               { return l.closing }
-func (l *lab) Closed() bool                                { return l.closing }
 func (l *lab) Up(uint64) bool                              { return !l.down }
 func (l *lab) Trouble(uint64) error                        { return nil }
-func (l *lab) Clustered() bool                             { return l.clustered }
 func (l *lab) ServerOf(uint64) ServerID                    { return 1 }
 func (l *lab) Pause(_ *Entry, at clock.Instant)            { l.paused = at }
 func (l *lab) Unstalled(*Entry)                            {}
-func (l *lab) Idle(r *Entry)                               { l.idle = append(l.idle, r.Name) }
-func (l *lab) Ahead(*Entry) *Entry                         { return l.ahead }
-func (l *lab) Behind(r *Entry) bool                        { return r == l.ahead && l.behind.Blocked() == BehindWriter }
+func (l *lab) Emptied()                                    {}
 func (l *lab) NotPublished(string)                         {}
 func (l *lab) Refused(Outcome)                             {}
-func (l *lab) AckError(uint8, string, Ack) error           { return errors.New("too few replicas") }
 func (l *lab) LossError(_ uint8, _ string, why Loss) error { return loss(why) }
-func (l *lab) Traits(kind uint8) *Traits {
-	return &Traits{Polls: kind == polling, LocalHandOver: kind < fenced, Batches: kind <= fenced, ServerQueue: kind == queued, MultiHolder: kind == permits, PerRequestEntry: kind == reading, JoinsReaders: kind == reading}
-}
-func (l *lab) Readers(*Entry) *Readers { return l.readers }
-func (l *lab) NewEntry(r *Entry, _ uint8) *Entry {
-	return &Entry{Port: l, Name: r.Name, Route: r.Route}
-}
 func (l *lab) Released(_ *Entry, _ uint8, _ ServerID, id int64, _, _ clock.Instant) {
 	l.released = append(l.released, id)
 }
@@ -100,15 +91,20 @@ func (l *lab) NewHold(of *Hold) *Hold {
 	return &h.Hold
 }
 
-func (h *tenant) RenewFirst(clock.Instant) { h.renewed = true }
-func (h *tenant) RenewNext(clock.Instant)  { h.renewed = true }
-func (h *tenant) RenewSoon()               { h.soon = true }
-func (h *tenant) WakeAt(at clock.Instant)  { h.alarm = at }
-func (h *tenant) Ended(why Loss)           { h.ended++; h.why = why }
-func (h *tenant) Lost(Loss)                {}
-func (h *tenant) GrantOver()               { h.renewed = false }
-func (h *tenant) Over()                    { h.alarm, h.finished = 0, true }
-func (h *tenant) CloseDone()               { h.notified = true }
+func (h *tenant) Renew(when Renewal, _ clock.Instant) {
+	switch when {
+	case RenewSoon:
+		h.soon = true
+	case RenewNoMore:
+		h.renewed = false
+	default:
+		h.renewed = true
+	}
+}
+func (h *tenant) SetTimer(at clock.Instant) { h.alarm, h.finished = at, at == 0 }
+func (h *tenant) Ended(why Loss)            { h.ended++; h.why = why }
+func (h *tenant) Lost(Loss)                 {}
+func (h *tenant) CloseDone()                { h.notified = true }
 
 // caller is who asks for a lock.
 type caller struct {
@@ -147,8 +143,7 @@ func (l *lab) NewSubscription() *Subscription {
 	return &w.Subscription
 }
 
-func (w *bell) RingAt(at clock.Instant)               { w.at = at }
-func (w *bell) Silence()                              { w.at = 0 }
+func (w *bell) SetTimer(at clock.Instant)             { w.at = at }
 func (w *bell) Listen(_ *Entry, _ uint8, owner int64) { w.listening, w.of = true, owner }
 func (w *bell) Unlisten()                             { w.listening = false }
 
@@ -164,8 +159,7 @@ func (l *lab) NewCompensation() *Compensation {
 	return &d.Compensation
 }
 
-func (d *note) WakeAt(at clock.Instant) { d.at = at }
-func (d *note) Over()                   { d.at = 0 }
+func (d *note) SetTimer(at clock.Instant) { d.at = at }
 
 // leaver is who unlocks.
 type leaver struct {
@@ -177,14 +171,28 @@ func (u *leaver) Deliver() { u.delivered++ }
 
 // name makes an entry.
 func (l *lab) name() *Entry {
-	r := &Entry{Port: l}
-	r.Reset("x", 0)
+	r := &Entry{Shard: &l.Shard}
+	l.attach(r)
 	return r
 }
+
+// attach has an entry serve the name, perhaps again.
+func (l *lab) attach(r *Entry) {
+	r.Name, r.Detached, r.refused, r.headNext = "x", false, 0, false
+	if r.member == 0 {
+		l.entries[r.Name] = r
+	}
+}
+
+// cell makes an entry for a reader of the name.
+func (l *lab) cell() *Entry { return l.makeInGroup("x", 0, 0) }
 
 // ask has somebody ask for the lock, by Lock or TryLock.
 func (l *lab) ask(r *Entry, once bool) *caller {
 	l.t.Helper()
+	if r.Detached {
+		l.attach(r)
+	}
 	c := new(caller)
 	c.Init(c)
 	c.Try = once
@@ -197,6 +205,7 @@ func (l *lab) does(transition func(rd *Ready)) (sent *Entry) {
 	var rd Ready
 	transition(&rd)
 	rd.Deliver()
+	l.gone, l.free = l.gone+len(l.free), nil // an entry serves one name here
 	return rd.Send
 }
 

@@ -104,14 +104,14 @@ func (a *Request) cancelError(s lockerr.Cancel) error {
 // there was no answer yet.
 func (a *Request) Blocking(late bool) error {
 	r := a.res
-	now := r.Port.Stamp()
+	now := r.Shard.Stamp()
 	holder, tried := r.hold, r.lastAttempt
 	if a.Parent != nil {
 		// Re-entries wait for each other; the hold itself is not in their way.
 		holder, tried = a.Parent.child, NoAnswer
 	}
 	if r.blocked == BehindWriter {
-		if w := r.Port.Ahead(r); w != nil && w.First() != nil && w.hold == nil {
+		if w := r.Shard.ahead(r); w != nil && w.First() != nil && w.hold == nil {
 			return w.First().Blocking(late)
 		} else if w != nil {
 			holder = w.hold
@@ -122,7 +122,7 @@ func (a *Request) Blocking(late bool) error {
 		return &lockerr.Held{TTL: max(holder.Until().Sub(now), 0), Here: true, ID: holder.ID, Kind: holder.Kind}
 	case r.endingContexts != 0:
 		return &lockerr.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
-	case r.blocked == Disconnected && !r.Port.Up(r.Route), late && a.ownTryUnanswered():
+	case r.blocked == Disconnected && !r.Shard.Up(r.Route), late && a.ownTryUnanswered():
 	case tried == HeldElsewhere:
 		held := &lockerr.Held{TTL: a.left(now)}
 		if r.sub != nil {
@@ -179,7 +179,7 @@ func (a *Request) left(now clock.Instant) time.Duration {
 // made, or what became of the latest command; nil if nothing is known.
 func (a *Request) trouble() error {
 	r := a.res
-	if err := r.Port.Trouble(r.Route); err != nil {
+	if err := r.Shard.Trouble(r.Route); err != nil {
 		return err
 	}
 	if err := a.refusal(); err != nil {

@@ -90,7 +90,7 @@ func TestAnAnswerThatComesLateDoesNotReviveAHold(t *testing.T) {
 			l.is(r, Compensating) // the server has it for an hour
 
 			l.reply(r, Outcome{Result: NotSent}) // and is out of reach, for an engine that closes
-			l.closing = true
+			l.Phase = Closed
 			for range 1000 {
 				if d := r.compensations; d != nil {
 					l.now = d.at

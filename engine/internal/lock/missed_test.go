@@ -18,7 +18,7 @@ func TestWait_HolderElsewhere_SleepIsBounded(t *testing.T) {
 		{true, false, time.Second},
 	} {
 		l := newLab(t)
-		l.clustered = x.clustered
+		l.MayMiss = x.clustered
 		r := l.name()
 		l.ask(r, false)
 		l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})

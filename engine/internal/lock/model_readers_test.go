@@ -47,7 +47,7 @@ func TestReaders_JoinsAFixedLease(t *testing.T) {
 	if x.hold.Entry.Cmd.Action == Releasing && b.hold.IsLive() {
 		t.Errorf("TWO HOLDERS: release of owner %d is sent while a reader of that owner is live", x.hold.Entry.Cmd.ID)
 		l.reply(r, Outcome{})
-		t.Errorf("after the release: live %v, valid for %v, Held %d, resource out %v, hold %v", b.hold.IsLive(), b.hold.Until().Sub(l.now), l.count.Held, r.Detached, r.hold != nil)
+		t.Errorf("after the release: live %v, valid for %v, Held %d, resource out %v, hold %v", b.hold.IsLive(), b.hold.Until().Sub(l.now), l.Count.Held, r.Detached, r.hold != nil)
 	}
 }
 
@@ -67,10 +67,12 @@ func TestReaders_QueueDangles(t *testing.T) {
 	if !r.Detached {
 		t.Fatalf("%+v", r.View())
 	}
-	if l.readers.queue == r {
+	if l.common().queue == r {
 		t.Error("the queue of the name points to a resource that is out (and serves another name next)")
 	}
-	r.Reset("another name", 7)
+	if r, _ = l.Get("another name", 0, 7, nil, false); r.member != 0 {
+		t.Error("it reads")
+	}
 	b := l.come()
 	if b.res == r {
 		t.Errorf("a reader of x acquires %q", b.res.Name)
@@ -138,8 +140,8 @@ func TestReaders_ManyJoins(t *testing.T) {
 			t.Fatal(i)
 		}
 	}
-	if l.count.Held != 0 || a.hold.handOvers != 65535 {
-		t.Error(l.count, a.hold.handOvers)
+	if l.Count.Held != 0 || a.hold.handOvers != 65535 {
+		t.Error(l.Count, a.hold.handOvers)
 	}
 }
 

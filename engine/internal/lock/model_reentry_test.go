@@ -49,7 +49,7 @@ func (s *sharers) some() *tenant {
 func (s *sharers) step() {
 	switch h := s.some(); s.r.IntN(8) {
 	case 0:
-		if s.readers.open() != nil {
+		if s.common().open() != nil {
 			s.askers = append(s.askers, s.joined(s.askers[0], once))
 		}
 	case 1, 2:
@@ -161,8 +161,8 @@ func (s *sharers) check() {
 			s.t.Fatalf("seed %d: a TryLock waits behind a re-entry", s.seed)
 		}
 	}
-	if held != s.count.Held {
-		s.t.Fatalf("seed %d: %d are held, %d are counted", s.seed, held, s.count.Held)
+	if held != s.Count.Held {
+		s.t.Fatalf("seed %d: %d are held, %d are counted", s.seed, held, s.Count.Held)
 	}
 	switch s.grant.Cmd.Action {
 	case NoCommand:
@@ -211,8 +211,8 @@ func TestModel_ReadersAndReentries_EndOneByOne(t *testing.T) {
 				t.Fatalf("seed %d: %+v, %+v", s.seed, c, s.unlocks[c.hold])
 			}
 		}
-		if !s.grant.Detached || s.count.Held != 0 || s.count.Pending != 0 {
-			t.Fatalf("seed %d: it is left: %+v, %+v", s.seed, s.grant.View(), s.count)
+		if !s.grant.Detached || s.Count.Held != 0 || s.Count.Pending != 0 {
+			t.Fatalf("seed %d: it is left: %+v, %+v", s.seed, s.grant.View(), s.Count)
 		}
 	}
 }

@@ -9,9 +9,6 @@ import (
 // Port is what surrounds the names of a shard. Its methods are called under the shard's
 // lock. They do not block, run no code of a user, and do not call back.
 type Port interface {
-	Config() *Config
-	Counters() *Counters
-
 	// Now is the time, Stamp the time of a moment ago, which costs less.
 	Now() clock.Instant
 	Stamp() clock.Instant
@@ -26,16 +23,10 @@ type Port interface {
 	NewCompensation() *Compensation
 	NewSubscription() *Subscription
 
-	// Closing: nothing new is admitted. Closed: Close, which a Shutdown may delay, has begun.
-	Closing() bool
-	Closed() bool
-
 	// Up reports whether the lane of a route has a connection, Trouble what keeps it from
 	// having one.
 	Up(route uint64) bool
 	Trouble(route uint64) error
-	// Clustered: a subscriber may miss a message.
-	Clustered() bool
 	// ServerOf names the server of a route, as long as that matters; else it is 0.
 	ServerOf(route uint64) ServerID
 
@@ -43,22 +34,8 @@ type Port interface {
 	Pause(r *Entry, at clock.Instant)
 	// Unstalled: a name that recovery lists has nothing to send any more.
 	Unstalled(r *Entry)
-	// Idle: nothing is left of a name. Its entry is Detached, and may serve another (see
-	// Reset), unless it is Pinned.
-	Idle(r *Entry)
-
-	// Ahead is, of a name whose requests are apart from each other, the Entry of those that
-	// are not, if there is one; see handover.go. Behind reports whether any of the former are
-	// behind that.
-	Ahead(r *Entry) *Entry
-	Behind(r *Entry) bool
-	// Readers is what the plain readers of the name of r share; nil if nobody reads it.
-	Readers(r *Entry) *Readers
-	// NewEntry makes another Entry of the same name, for a grant of a kind that is MultiHolder.
-	NewEntry(r *Entry, kind uint8) *Entry
-
-	// Traits is what is to be known of a kind.
-	Traits(kind uint8) *Traits
+	// Emptied: no entry is left in a shard that is not Open.
+	Emptied()
 
 	// Released: a server has answered the release of an owner, of a kind, whose MinHold ends
 	// at end.
@@ -68,10 +45,8 @@ type Port interface {
 	// Refused: the server refused a release, for good (Refused) or for now (RetryLater).
 	Refused(o Outcome)
 
-	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
-	// that too few replicas have.
+	// LossError is the error of a hold that was lost.
 	LossError(kind uint8, name string, why Loss) error
-	AckError(kind uint8, name string, ack Ack) error
 }
 
 // Traits is what the core needs to know of a kind of lock.
@@ -86,6 +61,8 @@ type Traits struct {
 	// permit or more, has one of its own from its grant on.
 	MultiHolder bool
 	Noun        string // what its name is, for people; "": a lock
+	// Family is the kinds that share a name: what they hold excludes each other.
+	Family uint8
 }
 
 // ServerID names a server; 0 is none.
@@ -186,42 +163,43 @@ type Deadline interface {
 	Over()
 }
 
+// Timer calls its owner at an instant.
+type Timer interface {
+	// SetTimer sets the instant, instead of any other; 0: never.
+	SetTimer(at clock.Instant)
+}
+
+// Renewal is when a grant is renewed next.
+type Renewal uint8
+
+// The choices.
+const (
+	RenewFirst  Renewal = iota // for the first time
+	RenewNext                  // a third of a lease later
+	RenewSoon                  // now, together with others
+	RenewNoMore                // its hold is over
+)
+
 // HoldPort is what the engine has of a Hold.
 type HoldPort interface {
-	// RenewFirst and RenewNext give its grant a place among the renewals; RenewSoon moves
-	// that, and GrantOver ends it.
-	RenewFirst(now clock.Instant)
-	RenewNext(now clock.Instant)
-	RenewSoon()
-	GrantOver()
-	// WakeAt has Fired called at an instant.
-	WakeAt(at clock.Instant)
+	Timer // calls Fired
+	// Renew gives its grant a place among the renewals, moves that or ends it.
+	Renew(when Renewal, now clock.Instant)
 	// Ended: it is not live any more. It was released (0) or lost.
 	Ended(why Loss)
 	// Lost: it was lost, and not only with its outer hold.
 	Lost(why Loss)
-	// Over: it needs no timer.
-	Over()
 	// CloseDone: its contexts have ended, and everybody may know.
 	CloseDone()
 }
 
 // SubscriptionPort is the alarm and the channel of a Subscription.
 type SubscriptionPort interface {
-	// RingAt has AlarmFired called at an instant, instead of any other.
-	RingAt(at clock.Instant)
-	Silence()
+	Timer // calls AlarmFired
 	// Listen subscribes to the channel of the name, or of the owner if the kind queues owners.
 	// Unlisten gives it up.
 	Listen(r *Entry, kind uint8, owner int64)
 	Unlisten()
-}
-
-// CompensationPort is the timer of a Compensation.
-type CompensationPort interface {
-	// WakeAt has Fired called at an instant, instead of any other.
-	WakeAt(at clock.Instant)
-	Over()
 }
 
 // UnlockPort is the caller of an Unlock: Deliver is called without the lock.

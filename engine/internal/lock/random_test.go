@@ -259,7 +259,7 @@ func (j *journey) channel() {
 func (j *journey) finish() {
 	if j.rnd.IntN(4) == 0 {
 		j.log("Close")
-		j.closing, j.late = true, nil
+		j.Phase, j.late = Closed, nil
 		j.do(j.r.StopWaiting)
 		j.do(j.r.EndHold)
 	}
@@ -323,11 +323,11 @@ func (j *journey) finish() {
 		}
 	}
 	j.lapse()
-	if j.owner > 0 && !(j.closing && j.phantom) { // Close does not wait for what is to be released again
+	if j.owner > 0 && !(j.closing() && j.phantom) { // Close does not wait for what is to be released again
 		j.fail("%d is left on the server, for %v", j.owner, j.expires.Sub(j.now))
 	}
-	if j.count.Held != 0 || j.count.Pending != 0 {
-		j.fail("counted: %+v", j.count)
+	if j.Count.Held != 0 || j.Count.Pending != 0 {
+		j.fail("counted: %+v", j.Count)
 	}
 }
 
@@ -358,5 +358,5 @@ func travel(t *testing.T, seed uint64) (handedOver uint64) {
 		j.step()
 	}
 	j.finish()
-	return j.count.HandedOver
+	return j.Count.HandedOver
 }

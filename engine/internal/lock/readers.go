@@ -65,8 +65,8 @@ type joined struct {
 
 // joins reports whether a is plain, and of a kind that shares a grant.
 func (r *Entry) joins(a *Request) bool {
-	cfg := r.Port.Config()
-	return r.Port.Traits(a.Kind).JoinsReaders && cfg.HandOverFor >= yieldFor && a.plain() &&
+	cfg := r.Shard.Config
+	return r.Shard.Traits[a.Kind].JoinsReaders && cfg.HandOverFor >= yieldFor && a.plain() &&
 		a.Acks == 0 && (a.AcksGiven || cfg.Replicas == 0)
 }
 
@@ -83,8 +83,8 @@ func (s *Readers) For(a *Request) *Entry {
 
 // gather has readers that arrive from now on wait together with a, which is being admitted.
 func (r *Entry) gather(a *Request) {
-	if r.ReaderIndex != 0 && !a.Try && a.writer() == nil && r.joins(a) {
-		r.Port.Readers(r).queue = r
+	if r.member != 0 && !a.Try && a.writer() == nil && r.joins(a) {
+		r.Shard.readers(r).queue = r
 	}
 }
 
@@ -93,7 +93,7 @@ func (s *Readers) open() *Hold {
 	if s == nil || s.grant == nil {
 		return nil
 	}
-	if w := s.grant.Port.Ahead(s.grant); w != nil && (w.hold != nil || w.endingContexts != 0) {
+	if w := s.grant.Shard.ahead(s.grant); w != nil && (w.hold != nil || w.endingContexts != 0) {
 		return nil
 	}
 	return s.grant.timely() // nil once it has ended: its time is over then
@@ -102,9 +102,9 @@ func (s *Readers) open() *Hold {
 // share has the waiters of r, and of the queue, join what was granted to r just now, and readers that arrive
 // from now on.
 func (r *Entry) share(now clock.Instant, rd *Ready) {
-	s := r.Port.Readers(r)
+	s := r.Shard.readers(r)
 	if !r.hold.joint {
-		if s != nil && (r.ReaderIndex == 0 || s.grant == r) {
+		if s != nil && (r.member == 0 || s.grant == r) {
 			// A writer was granted the lock, so this grant was removed; its renewal will tell. Or it was lost,
 			// and a request that was to re-enter it has the lock for itself.
 			s.grant = nil
@@ -112,7 +112,7 @@ func (r *Entry) share(now clock.Instant, rd *Ready) {
 		return
 	}
 	if s.open() == nil {
-		s.grant, s.turnEnds = r, now.Add(r.Port.Config().HandOverFor)
+		s.grant, s.turnEnds = r, now.Add(r.Shard.Config.HandOverFor)
 	}
 	r.joinAll(r.hold, now, rd)
 	if q := s.queue; q == r || q != nil && q.blocked != BehindWriter && s.open() != nil {
@@ -126,24 +126,24 @@ func (r *Entry) share(now clock.Instant, rd *Ready) {
 // false if there is no grant, so that the head has to try.
 func (r *Entry) admitReaders(rd *Ready) bool {
 	a := r.First()
-	if r.ReaderIndex == 0 || a == nil || !r.joins(a) {
+	if r.member == 0 || a == nil || !r.joins(a) {
 		return false
 	}
-	s := r.Port.Readers(r)
+	s := r.Shard.readers(r)
 	h := s.open()
 	if h == nil {
 		return false
 	}
-	now := r.Port.Stamp()
+	now := r.Shard.Stamp()
 	if now >= s.turnEnds {
 		if r.sub == nil { // else they have slept
 			r.lastAttempt = HeldHere
 			w := r.ensureSubscription()
 			w.Sleep()
-			w.Port.RingAt(now.Add(releaseFor))
+			w.Port.SetTimer(now.Add(releaseFor))
 			return true
 		}
-		s.turnEnds = now.Add(r.Port.Config().HandOverFor)
+		s.turnEnds = now.Add(r.Shard.Config.HandOverFor)
 	}
 	r.joinAll(h, now, rd)
 	return true
@@ -224,7 +224,7 @@ func (h *Hold) reenterHere(rd *Ready) {
 		return
 	}
 	a, _ := h.extra.children.Front()
-	now := h.Entry.Port.Now()
+	now := h.Entry.Shard.Now()
 	h.Entry.reenterReplied(&Command{Action: Reentering, req: a}, &Outcome{Sent: now, Now: now}, rd)
 	h.refuseTries(rd)
 }

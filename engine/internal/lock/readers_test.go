@@ -12,22 +12,20 @@ import (
 type readersLab struct {
 	*lab
 	writers *Entry
-	cells   []*Entry
 }
 
 func newReadersLab(t *testing.T) *readersLab {
 	l := &readersLab{lab: newHandOverLab(t)}
 	l.writers = l.name()
-	l.ahead, l.readers = l.writers, new(Readers)
-	l.behind = l.cell()
 	return l
 }
 
-func (l *readersLab) cell() *Entry {
-	r := l.name()
-	l.cells = append(l.cells, r)
-	r.ReaderIndex = int32(len(l.cells))
-	return r
+// common is what the readers share.
+func (l *readersLab) common() *Readers {
+	if s := l.readers(&Entry{Name: "x"}); s != nil {
+		return s
+	}
+	return new(Readers)
 }
 
 // come has a reader ask as the engine does, with what change makes of it.
@@ -39,17 +37,11 @@ func (l *readersLab) come(change ...func(a *Request)) *caller {
 	for _, f := range change {
 		f(&c.Request)
 	}
-	r := l.readers.For(&c.Request)
+	r := l.common().For(&c.Request)
 	if r == nil {
 		r = l.cell()
 	}
-	if r.blocked == BehindWriter {
-		l.behind = r
-	}
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
-	if r.blocked == BehindWriter {
-		l.behind = r
-	}
 	return c
 }
 
@@ -124,8 +116,8 @@ func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 			t.Fatalf("the others have %+v", b.hold)
 		}
 	}
-	if l.count.Held != 1 || l.count.Released != 3 || l.count.Acquired != 4 || l.count.HandedOver != 3 {
-		t.Errorf("%+v", l.count)
+	if l.Count.Held != 1 || l.Count.Released != 3 || l.Count.Acquired != 4 || l.Count.HandedOver != 3 {
+		t.Errorf("%+v", l.Count)
 	}
 	u := l.unlock(b.hold)
 	l.is(grant, Releasing)
@@ -133,7 +125,7 @@ func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 		t.Fatalf("the last one: %+v", u)
 	}
 	l.reply(grant, Outcome{})
-	if u.delivered != 1 || u.Err != nil || b.hold.renewed || !grant.Detached || l.readers.grant != nil {
+	if u.delivered != 1 || u.Err != nil || b.hold.renewed || !grant.Detached || l.common().grant != nil {
 		t.Errorf("%+v, %+v", u, grant.View())
 	}
 	if u := l.unlock(a.hold); !errors.Is(u.Err, lockerr.ErrNotHeld) {
@@ -157,7 +149,7 @@ func TestReaders_OneRenewalIsForAll(t *testing.T) {
 		t.Fatal("it is not renewed")
 	}
 	n := a.hold.holders()
-	if n != 2 || b.hold.Until() != c.hold.Until() || b.hold.Until() < l.now.Add(20*time.Second) || l.count.Renewed != 1 {
+	if n != 2 || b.hold.Until() != c.hold.Until() || b.hold.Until() < l.now.Add(20*time.Second) || l.Count.Renewed != 1 {
 		t.Errorf("%d holds, until %v and %v", n, b.hold.Until(), c.hold.Until())
 	}
 }
@@ -215,7 +207,7 @@ func TestReaders_ALossIsThatOfAll(t *testing.T) {
 				t.Errorf("%s: %+v", what, h)
 			}
 		}
-		if rd.Ended != &b.hold.Hold || rd.Send != nil || grant.Cmd.Action != NoCommand || l.count.Held != 0 {
+		if rd.Ended != &b.hold.Hold || rd.Send != nil || grant.Cmd.Action != NoCommand || l.Count.Held != 0 {
 			t.Fatalf("%s: a context is alive, and %+v is sent", what, grant.View())
 		}
 		l.does(func(rd *Ready) { grant.ContextsEnded(&b.hold.Hold, rd) })
@@ -402,7 +394,7 @@ func TestReaders_WhoHaveAGrantOfTheirOwn(t *testing.T) {
 			if b.res == a.hold.Entry {
 				t.Errorf("%s has no place of its own", what)
 			}
-			l.reply(b.res, Outcome{Ack: enough{}})
+			l.reply(b.res, Outcome{Acked: 1})
 			if b.hold == nil || b.hold.ID == a.hold.ID || b.hold.joint {
 				t.Errorf("%s: %+v", what, b.hold)
 			}
@@ -465,8 +457,8 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 		t.Errorf("it outlasts what it re-enters: %v", f.hold.Ending())
 	}
 	l.is(grant, NoCommand)
-	if l.count.Held != 2 {
-		t.Errorf("%+v", l.count)
+	if l.Count.Held != 2 {
+		t.Errorf("%+v", l.Count)
 	}
 }
 
@@ -513,14 +505,14 @@ func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
 	short.hold.Bind(new(notified))
 	l.now = l.now.Add(2 * time.Second)
 	l.does(func(rd *Ready) { short.hold.Fired(l.now, rd) })
-	before := l.count.Released
+	before := l.Count.Released
 	u := l.unlock(b.hold)
 	if u.delivered != 0 {
 		t.Error("a context is alive")
 	}
 	l.does(func(rd *Ready) { grant.ContextsEnded(&short.hold.Hold, rd) })
-	if u.delivered != 1 || l.count.Released != before+1 {
-		t.Errorf("%d were released", l.count.Released-before)
+	if u.delivered != 1 || l.Count.Released != before+1 {
+		t.Errorf("%d were released", l.Count.Released-before)
 	}
 }
 
@@ -532,7 +524,7 @@ func TestReaders_WhoGivesUp_LeavesNoPlaceToWait(t *testing.T) {
 	l.now = l.now.Add(l.cfg.HandOverFor)
 	b := l.come()
 	l.does(func(rd *Ready) { b.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}, rd) })
-	if !b.res.Detached || l.readers.queue != nil || l.readers.grant != a.hold.Entry {
+	if !b.res.Detached || l.common().queue != nil || l.common().grant != a.hold.Entry {
 		t.Errorf("%+v", b.res.View())
 	}
 }
@@ -553,8 +545,8 @@ func TestReaders_StopWaiting_EndsAllThatWaits(t *testing.T) {
 		t.Errorf("%v, %v", inner[0].err, inner[1].err)
 	}
 	l.does(func(rd *Ready) { a.hold.Entry.EndHold(rd) })
-	if b.hold.IsLive() || inner[0].hold.IsLive() || l.count.Held != 0 {
-		t.Errorf("%+v", l.count)
+	if b.hold.IsLive() || inner[0].hold.IsLive() || l.Count.Held != 0 {
+		t.Errorf("%+v", l.Count)
 	}
 }
 
@@ -579,7 +571,7 @@ func TestReaders_WhatATryLockGets_IsJoinedByAllThatWait(t *testing.T) {
 		}
 		l.has(a, try)
 		l.has(b, try)
-		if l.joined(try); l.readers.queue != nil {
+		if l.joined(try); l.common().queue != nil {
 			t.Errorf("%s: a place where nobody waits", what)
 		}
 		switch what {

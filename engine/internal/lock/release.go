@@ -33,7 +33,7 @@ func (h *Hold) unsettled(cause error) error {
 
 // Unlock starts the release of h, or joins the one under way, and has u told.
 func (h *Hold) Unlock(u *Unlock, rd *Ready) {
-	now := h.Entry.Port.Now()
+	now := h.Entry.Shard.Now()
 	h.check(now, rd)
 	switch {
 	case h.state == live:
@@ -69,13 +69,13 @@ func (h *Hold) StopAwaiting(u *Unlock, cause error) error {
 			break
 		}
 	}
-	h.Entry.Port.Counters().Unknown++
+	h.Entry.Shard.Count.Unknown++
 	return h.named(h.unsettled(cause))
 }
 
 // named is an error with the name, and what it is.
 func (h *Hold) named(err error) error {
-	return lockerr.WithName(h.Entry.Port.Traits(h.Kind).Noun, h.Name, err)
+	return lockerr.WithName(h.Entry.Shard.Traits[h.Kind].Noun, h.Name, err)
 }
 
 // UnlockResult is what Unlock says of a hold that is over.
@@ -99,14 +99,14 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 	switch {
 	case o.Result == Replied && o.Reply != NotOwner:
 		if o.Reply == NotPublished {
-			r.Port.NotPublished(r.Name)
+			r.Shard.NotPublished(r.Name)
 			r.wakeWriter(rd)
 		}
 		r.ended(c, o, rd)
 		if c.Action == Decrementing {
 			h.mayCountMore = h.mayCountMore && c.Number > 1
 		} else if h.joint {
-			r.Port.Readers(r).yield(o)
+			r.Shard.readers(r).yield(o)
 		} else if h.handOvers > 0 && c.Batched == 0 {
 			r.yield(o)
 		}
@@ -119,13 +119,13 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 	case o.Result == WrongType:
 		r.releaseFoundNothing(h, KeyOverwritten, rd)
 	case o.Result == RetryLater:
-		r.Port.Refused(*o)
+		r.Shard.Refused(*o)
 		h.releaseInDoubt = h.releaseInDoubt || o.Begun && c.Action == Releasing
 		h.more().refusal = o.Err
 		h.boundRelease()
-	case o.Result == Refused && c.Action == Releasing && r.Port.Closed():
+	case o.Result == Refused && c.Action == Releasing && r.Shard.Phase == Closed:
 		// Nor would a compensation be asked for again: Close need not wait for the lease to end.
-		r.Port.Refused(*o)
+		r.Shard.Refused(*o)
 		h.released(h.named(lockerr.Wrap(lockerr.ErrOutcomeUnknown, o.Err)), rd)
 	default: // unknown, or an error after which anything may be
 		if c.Action == Releasing {
@@ -142,10 +142,10 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 // releaseFoundNothing: the first release found nothing, so the hold had been lost without
 // anybody knowing; with it all others of the same owner.
 func (r *Entry) releaseFoundNothing(h *Hold, why Loss, rd *Ready) {
-	r.Port.Counters().Lost[why]++
+	r.Shard.Count.Lost[why]++
 	parent := h.Parent
 	h.leave()
-	h.completeUnlocks(r.Port.LossError(h.Kind, h.Name, why), rd)
+	h.completeUnlocks(r.Shard.LossError(h.Kind, h.Name, why), rd)
 	if parent != nil {
 		r.lose(parent.Root(), why, rd)
 	}
@@ -154,7 +154,7 @@ func (r *Entry) releaseFoundNothing(h *Hold, why Loss, rd *Ready) {
 // released ends the release of h. It counts even if nobody knows what became of it: it was
 // unlocked.
 func (h *Hold) released(result error, rd *Ready) {
-	n := h.Entry.Port.Counters()
+	n := &h.Entry.Shard.Count
 	h.leave()
 	n.Released++
 	if result != nil {
@@ -199,7 +199,7 @@ func (h *Hold) completeUnlocks(result error, rd *Ready) {
 // have the hold any more: there is nothing to release after it.
 func (h *Hold) boundRelease() {
 	if h.state == releasing {
-		h.Port.WakeAt(h.releaseBy())
+		h.Port.SetTimer(h.releaseBy())
 	}
 }
 
@@ -243,7 +243,7 @@ func (r *Entry) ended(c *Command, o *Outcome, rd *Ready) {
 // released notes that a server has answered the release c.
 func (r *Entry) released(c *Command, o *Outcome) {
 	if c.Action != Decrementing && c.Server != 0 {
-		r.Port.Released(r, c.Kind, c.Server, c.ID, o.Now, c.minEnd())
+		r.Shard.Released(r, c.Kind, c.Server, c.ID, o.Now, c.minEnd())
 	}
 }
 

@@ -121,7 +121,7 @@ func (a *Request) firstLease() time.Duration {
 	if a.Lease != 0 {
 		return a.Lease
 	}
-	cfg := a.res.Port.Config()
+	cfg := a.res.Shard.Config
 	lease := cfg.Lease
 	if a.extra != nil && a.extra.MaxHold != 0 {
 		lease = min(lease, a.extra.MaxHold+cfg.Margin(lease))
@@ -162,13 +162,13 @@ func (a *Request) end() {
 		a.extra.outage.Over()
 		a.extra.outage = nil
 	}
-	r.Port.Counters().Pending--
+	r.Shard.Count.Pending--
 }
 
 // wakes reports whether the sleep of a is over for the next one: a slept until a message came, and
 // that one polls; or it wants fewer permits, and there may be as many.
 func (r *Entry) wakes(a, next *Request) bool {
-	return r.Port.Traits(next.Kind).Polls && !r.Port.Traits(a.Kind).Polls || next.Permits < a.Permits
+	return r.Shard.Traits[next.Kind].Polls && !r.Shard.Traits[a.Kind].Polls || next.Permits < a.Permits
 }
 
 // Drop ends a request that is not admitted yet. If somebody still comes with it, that is a
@@ -179,20 +179,20 @@ func (a *Request) Drop() { a.state = ended }
 func (a *Request) fail(why error, rd *Ready) {
 	a.res.leaveServerQueue(a)
 	a.end()
-	a.res.Port.Counters().NotAcquired++
+	a.res.Shard.Count.NotAcquired++
 	rd.finish(a, nil, why)
 }
 
 // grant ends the request with a hold.
 func (a *Request) grant(h *Hold, rd *Ready) {
 	a.end()
-	a.res.Port.Counters().Acquired++
+	a.res.Shard.Count.Acquired++
 	rd.finish(a, h, nil)
 }
 
 // refuseLocal refuses a TryLock because this process holds the lock.
 func (a *Request) refuseLocal(h *Hold, rd *Ready) {
-	left := h.Until().Sub(a.res.Port.Stamp())
+	left := h.Until().Sub(a.res.Shard.Stamp())
 	a.fail(&lockerr.Held{TTL: max(left, 0), Here: true, ID: h.ID, Kind: h.Kind}, rd)
 }
 
@@ -226,14 +226,6 @@ const (
 	MajorityOfReplicas Acks = -2
 )
 
-// Ack is what replicas have acknowledged.
-type Ack interface {
-	// Missing reports whether too few have.
-	Missing() bool
-	// Count returns how many have.
-	Count() int
-}
-
 // covers reports whether a renewal that a acknowledges is good enough for b, however many
 // replicas there are.
 func covers(a, b Acks) bool {
@@ -254,7 +246,7 @@ func covers(a, b Acks) bool {
 func (a *Request) resolveAcks() error {
 	switch {
 	case a.Parent == nil && !a.AcksGiven:
-		a.Acks = a.res.Port.Config().Replicas
+		a.Acks = a.res.Shard.Config.Replicas
 	case a.Parent == nil:
 	case !a.AcksGiven:
 		a.Acks = a.Parent.Root().Acks

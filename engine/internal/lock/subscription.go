@@ -36,8 +36,8 @@ const LingerFor = time.Second
 // ensureSubscription returns the wait, and makes it if there is none.
 func (r *Entry) ensureSubscription() *Subscription {
 	if r.sub == nil {
-		r.sub = r.Port.NewSubscription()
-		r.sub.res, r.sub.turnEnds = r, milliseconds(r.Port.Stamp()) // of a turn that goes on nothing is known
+		r.sub = r.Shard.NewSubscription()
+		r.sub.res, r.sub.turnEnds = r, milliseconds(r.Shard.Stamp()) // of a turn that goes on nothing is known
 	}
 	return r.sub
 }
@@ -52,13 +52,13 @@ func (r *Entry) headKind() (kind uint8, polls bool) {
 	default:
 		return 0, false
 	}
-	return kind, r.Port.Traits(kind).Polls
+	return kind, r.Shard.Traits[kind].Polls
 }
 
 // listen subscribes to the channel, once, unless the head polls.
 func (w *Subscription) listen() {
 	if kind, polls := w.res.headKind(); !polls && w.Listen() {
-		w.own = w.res.Port.Traits(kind).ServerQueue
+		w.own = w.res.Shard.Traits[kind].ServerQueue
 		w.Port.Listen(w.res, kind, w.res.First().owner())
 	}
 }
@@ -80,13 +80,13 @@ func (r *Entry) refusedFor(o *Outcome) {
 	case polls:
 		d = w.pollPause(d)
 	case o.Moving:
-		d = min(d, movingPoll/2+r.Port.Draw(movingPoll/2))
+		d = min(d, movingPoll/2+r.Shard.Draw(movingPoll/2))
 	default:
 		d = min(d, w.longestSleep())
 	}
 	// The answer may have lain unread, in a process that was paused, say: the server counts since
 	// it gave it, soon after the command was sent.
-	w.Port.RingAt(min(o.Now.Add(d), o.Sent.Add(d+waitq.Poll)))
+	w.Port.SetTimer(min(o.Now.Add(d), o.Sent.Add(d+waitq.Poll)))
 }
 
 // movingPoll is how long a head sleeps at most while its slot is being migrated:
@@ -119,15 +119,15 @@ const (
 func (w *Subscription) longestSleep() time.Duration {
 	most := LongestSleep
 	kind, polls := w.res.headKind()
-	switch k := w.res.Port.Traits(kind); {
+	switch k := &w.res.Shard.Traits[kind]; {
 	case polls:
 		return verifyEvery
 	case !w.Hears():
 		most = waitq.Poll
-	case w.res.Port.Clustered(), k.MultiHolder, k.ServerQueue:
+	case w.res.Shard.MayMiss, k.MultiHolder, k.ServerQueue:
 		most = LongestSleepMissed
 	}
-	return most/2 + w.res.Port.Draw(most/2)
+	return most/2 + w.res.Shard.Draw(most/2)
 }
 
 // pollPause is the back-off of a lock without a channel, as the head has asked for: without
@@ -140,7 +140,7 @@ func (w *Subscription) pollPause(ttl time.Duration) time.Duration {
 	}
 	d := min(b.First<<w.tries, b.Most)
 	w.tries = min(w.tries+1, 10) // enough for 1 ms to become a second, the most that it may be
-	return min(d/2+w.res.Port.Draw(d), ttl)
+	return min(d/2+w.res.Shard.Draw(d), ttl)
 }
 
 // AlarmFired is called by the alarm: the sleep is over, or the lingering.
@@ -171,7 +171,7 @@ func (w *Subscription) OnMessage(rd *Ready) {
 
 // wakeWriter has the writers of this process try whose name a reader has released, if the server
 // refused the message that would have told them.
-func (r *Entry) wakeWriter(rd *Ready) { rd.Wake = r.Port.Ahead(r) }
+func (r *Entry) wakeWriter(rd *Ready) { rd.Wake = r.Shard.ahead(r) }
 
 // Woken is called on what wakeWriter has found.
 func (r *Entry) Woken(rd *Ready) {
@@ -196,7 +196,7 @@ func (w *Subscription) ChannelRefused(channel string, why error, rd *Ready) {
 	w.Unlisten() // the next waiter asks for the channel anew
 	err := lockerr.Wrap(lockerr.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why)
 	failEach(&r.waiters, err, rd)
-	if r.Port.Behind(r) { // for them it would listen again, and be refused again
+	if r.Shard.anyBehind(r) { // for them it would listen again, and be refused again
 		rd.AdvanceReaders, rd.Err = r, err
 		return
 	}
@@ -226,9 +226,9 @@ func (w *Subscription) sleepBehindHold(h *Hold) {
 		return
 	}
 	w.Sleep()
-	if d := w.longestSleep(); !h.watched() || d < w.res.Port.Config().Lease/3 {
-		now := w.res.Port.Stamp()
-		w.Port.RingAt(now.Add(h.untilVerify(now, d)))
+	if d := w.longestSleep(); !h.watched() || d < w.res.Shard.Config.Lease/3 {
+		now := w.res.Shard.Stamp()
+		w.Port.SetTimer(now.Add(h.untilVerify(now, d)))
 	}
 }
 
@@ -240,18 +240,18 @@ const verifyEvery = 100 * time.Millisecond
 // verify has the hold renewed soon, together with others: the answer tells whether it is there. If it was
 // looked at less than verifyEvery ago, the alarm does that. A hold that is being released finds out by that.
 func (w *Subscription) verify() {
-	h, now := w.res.hold, w.res.Port.Stamp()
+	h, now := w.res.hold, w.res.Shard.Stamp()
 	if h.state != live {
 		h.mustRelease = true
 		return
 	}
 	if d := h.untilVerify(now, verifyEvery); d > 0 {
 		w.Sleep()
-		w.Port.RingAt(now.Add(d))
+		w.Port.SetTimer(now.Add(d))
 		return
 	}
 	h.verifiedAt = milliseconds(now)
-	h.Port.RenewSoon()
+	h.Port.Renew(RenewSoon, 0)
 }
 
 // untilVerify is how long it takes until the latest look at the grant, or its grant, is d ago.
@@ -262,15 +262,15 @@ func (t *Grant) untilVerify(now clock.Instant, d time.Duration) time.Duration {
 // linger keeps the subscription for a moment after the last waiter left, then ends it.
 func (r *Entry) linger() {
 	w := r.sub
-	if !w.Listening() || w.own || r.ReaderIndex != 0 || r.Port.Closing() {
-		w.Port.Silence()
+	if !w.Listening() || w.own || r.member != 0 || r.Shard.closing() {
+		w.Port.SetTimer(0)
 		w.end()
 		return
 	}
 	if !w.linger {
 		w.Reset()
 		w.linger = true
-		w.Port.RingAt(r.Port.Now().Add(LingerFor))
+		w.Port.SetTimer(r.Shard.Now().Add(LingerFor))
 	}
 }
 
@@ -278,7 +278,7 @@ func (r *Entry) linger() {
 func (w *Subscription) stopLingering() {
 	if w != nil && w.linger {
 		w.linger = false
-		w.Port.Silence()
+		w.Port.SetTimer(0)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestCompensation_WhoseTimeIsOver_DoesNotKeepAClosingEngine(t *testing.T) {
 			l.does(func(rd *Ready) { d.Fired(l.now, rd) })
 		}
 		l.now = l.now.Add(time.Millisecond)
-		l.closing = true
+		l.Phase = Closed
 		l.does(r.StopWaiting)
 		if r.compensations != nil {
 			t.Errorf("lease %v: the server has forgotten the owner %v ago, and Shutdown waits for %v more", lease, l.now.Sub(over), d.at.Sub(l.now))
@@ -178,7 +178,7 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	l.cfg.Lease = 10 * time.Minute
-	l.clustered = true
+	l.MayMiss = true
 	r := l.name()
 	a := l.ask(r, false)
 	l.reply(r, Outcome{})

@@ -12,8 +12,7 @@ import (
 func TestAWriterWithAReaderBesideItIsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
-	r, cell := l.name(), l.name()
-	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
+	r, cell := l.name(), l.cell()
 	c := l.ask(r, false)
 	l.reply(r, Outcome{})
 	ask := func() *caller {
@@ -46,8 +45,7 @@ func TestAWriterWithAReaderBesideItIsNotHandedOver(t *testing.T) {
 func TestReadersAndWritersTakeTurns(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
-	r, cell := l.name(), l.name()
-	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
+	r, cell := l.name(), l.cell()
 	first := l.ask(r, false)
 	l.reply(r, Outcome{})
 	next := l.ask(r, false)
@@ -84,8 +82,7 @@ func TestReadersBehindAWriterThatGivesUpGoOn(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"the writer", "the reader"} {
 		l := newHandOverLab(t)
-		r, cell := l.name(), l.name()
-		cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
+		r, cell := l.name(), l.cell()
 		w := l.ask(r, false)
 		l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
 		reader := l.ask(cell, false)
@@ -111,8 +108,7 @@ func TestReadersBehindAWriterThatGivesUpGoOn(t *testing.T) {
 func TestReadersBehindAWriterThatGivesUpInAnOutageGoOn(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
-	r, cell := l.name(), l.name()
-	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
+	r, cell := l.name(), l.cell()
 	w := l.ask(r, false)
 	reader := l.ask(cell, false)
 	l.reply(r, Outcome{Result: NotSent})
@@ -136,8 +132,7 @@ func TestReadersBehindAWriterThatGivesUpInAnOutageGoOn(t *testing.T) {
 func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
-	r, cell := l.name(), l.name()
-	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
+	r, cell := l.name(), l.cell()
 	w := l.ask(r, false)
 	l.reply(r, Outcome{})
 	reader := l.ask(cell, false)
@@ -162,8 +157,7 @@ func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
 func TestReadersBehindAWriterThatMayNotListenFail(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
-	r, cell := l.name(), l.name()
-	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
+	r, cell := l.name(), l.cell()
 	w := l.ask(r, false)
 	l.reply(r, Outcome{})
 	reader := l.ask(cell, false)
@@ -189,8 +183,7 @@ func TestReadersBehindAWriterThatMayNotListenFail(t *testing.T) {
 func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
-	r, cell := l.name(), l.name()
-	cell.ReaderIndex, l.ahead, l.behind = 1, r, cell
+	r, cell := l.name(), l.cell()
 	reader := l.ask(cell, false)
 	l.reply(cell, Outcome{Reply: HeldByOther, TTL: time.Hour}) // by another process
 	if v := cell.View(); !v.Asleep {
