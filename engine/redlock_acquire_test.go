@@ -236,46 +236,48 @@ func TestRedLock_ContextOfAnEndedHold_CarriesNothing(t *testing.T) {
 // Without a majority nothing is granted, and the error has the servers.
 func TestRedLock_ThreeOfFiveDown_IsNotGranted(t *testing.T) {
 	t.Parallel()
-	s := independent(t, 5)
-	a, b := s.open(func(c *Config) { c.CommandTimeout = time.Second }), s.open()
-	for i, one := range s.servers[2:] {
-		one.Kill()
-		// Else the loss of three commands may come before the answers of the two.
-		eventually(t, "the lane is down", func() bool { return !connected(a[2+i]).Up(resp.RoleLane, 0) })
-	}
-	_, err := a.lock("x").TryLock(ctxT(t))
-	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) || !hasText(err, "granted by 2 of 5 servers, 3 are needed") || !hasText(err, s.servers[4].Addr()) {
-		t.Errorf("TryLock: %v", err)
-	}
-	_, err = a.lock("x").Lock(ctxT(t), Wait(400*time.Millisecond))
-	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("Lock: %v", err)
-	}
-	t.Log(err)
-	f := a.lock("x").LockAsync(ctxT(t))
-	eventually(t, "it does not keep a minority", func() bool {
-		q := f.source.(*redLockAcquisition)
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.Stage == quorum.Waiting && len(q.Votes()) == 0
+	steady(t, func(t testing.TB) {
+		s := independent(t, 5)
+		a, b := s.open(func(c *Config) { c.CommandTimeout = time.Second }), s.open()
+		for i, one := range s.servers[2:] {
+			one.Kill()
+			// Else the loss of three commands may come before the answers of the two.
+			eventually(t, "the lane is down", func() bool { return !connected(a[2+i]).Up(resp.RoleLane, 0) })
+		}
+		_, err := a.lock("x").TryLock(ctxT(t))
+		if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) || !hasText(err, "granted by 2 of 5 servers, 3 are needed") || !hasText(err, s.servers[4].Addr()) {
+			t.Errorf("TryLock: %v", err)
+		}
+		_, err = a.lock("x").Lock(ctxT(t), Wait(400*time.Millisecond))
+		if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("Lock: %v", err)
+		}
+		t.Log(err)
+		f := a.lock("x").LockAsync(ctxT(t))
+		eventually(t, "it does not keep a minority", func() bool {
+			q := f.source.(*redLockAcquisition)
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return q.Stage == quorum.Waiting && len(q.Votes()) == 0
+		})
+		// Two who have a part each refuse each other; here the other has too few, too.
+		h1, h2 := mustLock(t, b[0].Mutex("y")), mustLock(t, b[1].Mutex("y"))
+		if _, err := a.lock("y").TryLock(ctxT(t)); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) {
+			t.Errorf("two of five held, three down: %v", err)
+		}
+		mustUnlock(t, h1)
+		mustUnlock(t, h2)
+		s.servers[2].Restart()
+		h, err := f.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, h)
+		for _, one := range s.servers[3:] {
+			one.Restart()
+		}
+		s.clean(a, b)
 	})
-	// Two who have a part each refuse each other; here the other has too few, too.
-	h1, h2 := mustLock(t, b[0].Mutex("y")), mustLock(t, b[1].Mutex("y"))
-	if _, err := a.lock("y").TryLock(ctxT(t)); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) {
-		t.Errorf("two of five held, three down: %v", err)
-	}
-	mustUnlock(t, h1)
-	mustUnlock(t, h2)
-	s.servers[2].Restart()
-	h, err := f.Await(ctxT(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustUnlock(t, h)
-	for _, one := range s.servers[3:] {
-		one.Restart()
-	}
-	s.clean(a, b)
 }
 
 func TestRedLock_BadArguments_AreRefused(t *testing.T) {
