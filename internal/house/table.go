@@ -87,7 +87,7 @@ func Measure(fsys fs.FS) ([]Row, error) {
 // upwardRow is the row of references that run upward. Without layers that is every reference.
 func upwardRow(files []source) Row {
 	references, layers := fileReferences(files), layersOf(files)
-	row := Row{Key: "core-upward", What: core + ": references between files that run upward", Value: upward(references, layers)}
+	row := Row{Key: "core-upward", What: core + ": references between files that run upward", Value: upward(references, layers), Limit: len(references) / 10}
 	row.Note = fmt.Sprintf("of %d", len(references))
 	if layers == nil {
 		row.Note += ", no layers listed"

@@ -19,7 +19,7 @@ import (
 // they need.
 var pure = map[string][]string{
 	"engine/internal/lock": {
-		"math", "slices", "sync/atomic", "time",
+		"maps", "math", "slices", "sync/atomic", "time",
 		"engine/internal/waitq", "engine/internal/lockerr", "internal/clock",
 	},
 	"engine/internal/multilock": {

@@ -5,35 +5,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
-// Admit takes a request for the name, and chooses what is to be sent.
-func (r *Entry) Admit(a *Request, rd *Ready) {
-	r.Shard.Count.Pending++
-	a.res = r
-	r.admit(a, rd)
-	r.next(rd)
-	if r.Cmd.req != a && !a.Ended() && a.since == 0 {
-		a.waitsFrom(r.Shard.Stamp())
-	}
-	if r.Cmd.req == a { // otherwise the command in flight is another's, and the lane may be reading it
-		r.Cmd.FirstAsync = a.Async && !a.MayQueue
-	}
-	if a.Try && !a.Ended() && (a.state != trying || a.Acks != 0) {
-		// It has to wait for the answer to another command, for a connection, or for
-		// the durable commands that are queued before its own.
-		a.giveUpAt(r.Shard.Now().Add(r.Shard.Config.Patience(a.Acks)))
-	}
-	r.advanceReaders(rd)
-	r.finishTransition()
-}
-
-// Refuse ends a request for the name that is not admitted.
-func (r *Entry) Refuse(a *Request, why error, rd *Ready) {
-	r.Shard.Count.Pending++
-	a.res = r
-	a.fail(why, rd)
-	r.finishTransition()
-}
-
 // admit queues a: under the hold that it re-enters, among the attempts of TryLock, or
 // among the waiters.
 func (r *Entry) admit(a *Request, rd *Ready) {
@@ -180,77 +151,6 @@ func (a *Request) unanswered(o *Outcome, rd *Ready) {
 	a.giveUpAt(end)
 }
 
-// tooMany reports whether the refusal of an orphan says nothing to the one that is first now: it
-// wants fewer permits.
-func (r *Entry) tooMany(c *Command, next *Request) bool {
-	return r.Shard.Traits[c.Kind].MultiHolder && next.Permits < uint8(c.ID)
-}
-
-// MaxLate is how often a grant may come after its own lease before the acquisition
-// fails: once or twice may be bad luck.
-const MaxLate = 3
-
-// granted makes a hold of a grant, unless nobody wants it any more or its time is
-// over already: then it is given back.
-func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
-	a := c.req
-	if a == nil {
-		r.compensateAcquire(c, certain, o)
-		return
-	}
-	if o.Unacked != nil {
-		// The primary has it, and perhaps a replica that will be promoted.
-		r.compensateAcquire(c, certain, o)
-		a.unacked(o, rd)
-		return
-	}
-	h := r.newHold(a, c.ID, o)
-	if h.Until() <= o.Now || r.Shard.closing() {
-		r.compensateAcquire(c, certain, o)
-		r.lateGrant(a, o, rd)
-		return
-	}
-	r.lastAttempt = HeldHere
-	if r.Shard.Traits[c.Kind].MultiHolder {
-		h.Entry = r.Shard.makeInGroup(r.Name, r.family, r.Route)
-		h.Entry.hold = h // it is in nobody's way: the next one tries at once
-	} else {
-		r.hold = h
-		if w := r.sub; w != nil {
-			w.tries = 0
-		}
-	}
-	if c.before != nil {
-		h.handOvers = c.before.handOvers + 1
-		r.Shard.Count.HandedOver++
-	}
-	h.begin(a, o.Now)
-	a.grant(h, rd)
-	if h.handOvers == 0 { // else it is the same turn
-		r.beginTurn(o.Now)
-	}
-	if h.Entry == r {
-		r.share(o.Now, rd)
-	}
-}
-
-// unacked fails an acquisition whose grant too few replicas have acknowledged.
-func (a *Request) unacked(o *Outcome, rd *Ready) {
-	r := a.res
-	r.Shard.Count.Unacked++
-	a.fail(o.Unacked, rd)
-}
-
-func (r *Entry) lateGrant(a *Request, o *Outcome, rd *Ready) {
-	a.lateGrants++
-	switch {
-	case r.Shard.closing():
-		a.fail(lockerr.ErrClosed, rd)
-	case a.Try || a.lateGrants >= MaxLate:
-		a.fail(lockerr.ErrGrantTooLate, rd)
-	}
-}
-
 // reenterReplied goes on after the reply of a re-entry.
 func (r *Entry) reenterReplied(c *Command, o *Outcome, rd *Ready) {
 	a := c.req
@@ -304,4 +204,22 @@ func (r *Entry) applyNotOwner(c *Command, o *Outcome, rd *Ready) bool {
 		r.lose(h, why, rd)
 	}
 	return true
+}
+
+// resolveAcks is called when it is clear which hold a re-enters, if any: how many
+// replicas does it want, if the caller did not say? An error if its hold would be
+// renewed, with its parent's lease, for fewer.
+func (a *Request) resolveAcks() error {
+	switch {
+	case a.Parent == nil && !a.AcksGiven:
+		a.Acks = a.res.Shard.Config.Replicas
+	case a.Parent == nil:
+	case !a.AcksGiven:
+		a.Acks = a.Parent.Root().Acks
+	case a.Parent.joint && a.Acks != 0:
+		return lockerr.Invalid("Acked (%d) for the re-entry of a reader that shares its lease with others: ask for them where the lock is taken first", a.Acks)
+	case a.Lease == 0 && !covers(a.Parent.Root().Acks, a.Acks):
+		return lockerr.Invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.Acks)
+	}
+	return nil
 }

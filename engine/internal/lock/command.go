@@ -1,9 +1,9 @@
 package lock
 
 import (
+	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -60,73 +60,6 @@ func (c *Command) Wanted() bool {
 	return c.req != nil || c.Batched != 0 || c.Action != Acquiring && c.Action != Reentering
 }
 
-func (r *Entry) sendAcquire(a *Request, head bool) {
-	c := &r.Cmd
-	c.Action, c.Head, r.headNext = Acquiring, head, !head
-	c.req, c.Kind, c.Lease, c.Acks = a, a.Kind, a.firstLease(), a.Acks
-	c.ID = r.drawOwner(a)
-	if h := a.writer(); h != nil && h.state == live {
-		c.hold = h
-		h.Root().mustRelease = true // the next one of its process may not have others beside it
-		h.besideReaders = true
-		r.extendWriterExpiry(r.Shard.Now().Add(c.Lease))
-	} else if h != nil {
-		a.extra.Writer = nil // it is a reader as any other from now on
-	}
-	if head && r.sub != nil {
-		r.sub.Sent()
-	}
-	a.Attempts = max(a.Attempts, a.Attempts+1)
-	a.state = trying
-}
-
-func (r *Entry) sendReenter(a *Request) {
-	c := &r.Cmd
-	c.Action = Reentering
-	c.req, c.Kind, c.Lease, c.Acks = a, a.Parent.Kind, a.firstLease(), a.Acks
-	c.ID, c.Number = a.Parent.ID, uint32(a.Parent.count+1)
-	a.Parent.mayCountMore = true
-	r.lengthens(c.Lease)
-	a.Attempts = max(a.Attempts, a.Attempts+1)
-	a.state = trying
-}
-
-func (r *Entry) sendExtend(h *Hold) {
-	c := &r.Cmd
-	c.Action = Extending
-	c.hold, c.Kind, c.ID, c.Lease, c.Acks = h, h.Kind, h.ID, h.extra.extend.Lease, h.Acks
-	r.lengthens(c.Lease)
-}
-
-func (r *Entry) sendDecrement(h *Hold) {
-	c := &r.Cmd
-	c.Action = Decrementing
-	c.hold, c.Kind, c.ID, c.Number = h, h.Kind, h.ID, uint32(h.Parent.count)
-}
-
-func (r *Entry) sendRelease(h *Hold) {
-	c := &r.Cmd
-	c.Action = Releasing
-	c.hold, c.ID, c.Kind = h, h.ID, h.Kind
-	r.finishRelease()
-}
-
-func (r *Entry) sendCompensation(d *Compensation) {
-	c := &r.Cmd
-	c.Action = Compensating
-	c.compensation, c.ID, c.Kind, d.with = d, d.ID, d.kind, nil
-	r.finishRelease()
-}
-
-// finishRelease is what the end of a hold and that of a compensation have in common.
-func (r *Entry) finishRelease() {
-	c := &r.Cmd
-	c.Server, c.Lease = r.Shard.ServerOf(r.Route), 0
-	if at := c.minEnd(); at != 0 {
-		c.Lease = at.Sub(r.Shard.Now())
-	}
-}
-
 // minEnd is the MinHold's of what a release is for; 0 without one.
 func (c *Command) minEnd() clock.Instant {
 	if c.compensation != nil {
@@ -135,142 +68,27 @@ func (c *Command) minEnd() clock.Instant {
 	return c.hold.minEnd()
 }
 
-// Result classes what came back for a command.
-type Result uint8
-
-// The verdicts.
-const (
-	Replied      Result = iota // see Reply
-	NotSent                    // no server can have seen it
-	LaneFull                   // the same: its lane is full
-	Cancelled                  // the same: nobody wanted it by then
-	ClientClosed               // the same, and nothing will be sent any more
-	Unknown                    // it may have been executed
-	RetryLater                 // the server refuses for now; not executed, unless Outcome.Begun
-	WrongType                  // the key is of another type; not executed
-	Refused                    // the server refuses for good
-)
-
-// Sent reports whether a server may have seen it.
-func (v Result) Sent() bool {
-	return v != NotSent && v != LaneFull && v != Cancelled && v != ClientClosed
+// beside is the first of the compensations that the command settles beside what it is for.
+func (c *Command) beside() *Compensation {
+	if c.Action == Compensating {
+		return c.compensation.with
+	}
+	return c.compensation
 }
 
-// Answered reports whether a server answered: then its lane works.
-func (v Result) Answered() bool { return v.Sent() && v != Unknown }
-
-// Reply is what a script said.
-type Reply uint8
-
-// The answers.
-const (
-	OK           Reply = iota // granted, renewed, released
-	HeldByOther               // acquire: another has it, for Outcome.TTL
-	NotOwner                  // the server does not have the owner
-	OtherType                 // extend: the key is of another type
-	NotPublished              // released, but not announced
-)
-
-// Outcome is what became of a command.
-type Outcome struct {
-	Result        Result
-	Reply         Reply
-	Moving        bool            // the slot is being migrated
-	Begun         bool            // it is a refusal, of a script that had begun: what it did before is done
-	BatchAnswered bool            // whatever Result is: what is released beside has answers
-	BatchReplies  [maxBatch]Reply // to each of Command.BatchedIDs, if so
-	TTL           time.Duration   // negative: the key has no expiry
-	Holder        []byte          // of an acquire that was refused: by whom, if that is known; not to be kept
-	Token         int64           // of an acquire: the fencing token, if the kind has one
-	Err           error           // what the server or the connection said, if anything
-	Sent, Now     clock.Instant
-	Acked         int   // replicas that have it
-	Unacked       error // they are too few, which the caller is told so; nil: they are enough, or were not asked
-}
-
-// refusal is what a TryLock is told by a server that has refused it.
-func (o *Outcome) refusal() error {
-	if o.Err != nil {
-		return o.Err
-	}
-	return &lockerr.Held{TTL: o.TTL, Owner: string(o.Holder)}
-}
-
-// Replied goes on after the reply of the command in flight, or its failure. It returns that
-// command.
-func (r *Entry) Replied(o *Outcome, rd *Ready) Command {
-	done := r.Cmd
-	r.Cmd = Command{}
-	r.recordAttempt(&done, o)
-	switch o.Result {
-	case ClientClosed:
-		r.shut(&done, rd)
-	case NotSent, LaneFull, Cancelled:
-		r.notSent(&done, o, rd)
-	default:
-		r.replied(&done, o, rd)
-	}
-	r.Advance(rd)
-	return done
-}
-
-func (r *Entry) replied(c *Command, o *Outcome, rd *Ready) {
-	if o.Result == Replied {
-		r.refused = 0
-	}
-	if (c.Action == Reentering || c.Action == Extending) && (o.Result != RetryLater || o.Begun) {
-		r.leaseRaised(c.ID, o.Now.Add(c.Lease))
-	}
-	if c.Writer() != nil {
-		r.extendWriterExpiry(o.Now.Add(c.Lease))
-	}
-	r.batchReplied(c, o, rd)
-	switch c.Action {
-	case Acquiring:
-		r.acquireReplied(c, o, rd)
-	case Reentering:
-		r.reenterReplied(c, o, rd)
-	case Extending:
-		r.extendReplied(c, o, rd)
-	case Decrementing, Releasing:
-		r.releaseReplied(c, o, rd)
-	case Compensating:
-		r.compensationReplied(c, o)
-	}
-	if o.Result == RetryLater {
-		r.pause(o.Now, o.Moving)
-	}
-}
-
-// notSent puts a command back that never left this process, and holds the name
-// back until its lane works again.
-func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
-	a := c.req
-	if a != nil {
-		a.state = waiting
-	}
-	if c.Head && r.sub != nil {
-		r.sub.Reset()
-	}
-	if o.Result == Cancelled {
+// BatchedIDs are the owners that the command releases beside what it is for. They do not change
+// while it is out, whatever becomes of the compensations.
+func (c *Command) BatchedIDs(yield func(id int64) bool) {
+	if c.before != nil {
+		yield(c.before.ID)
 		return
 	}
-	full := o.Result == LaneFull
-	if full && a != nil && c.FirstAsync {
-		a.fail(lockerr.ErrOverloaded, rd)
+	for d := c.beside(); d != nil && yield(d.ID); {
+		d = d.with
 	}
-	if a != nil && a.Try && !a.Ended() {
-		a.giveUpAt(o.Now.Add(r.Shard.Config.CommandTimeout))
-	}
-	r.hold.boundReleases()
-	if full || c.Acks != 0 || o.Moving {
-		// Recovery cannot help: it waits for the lane of the name's node. The name's release
-		// must not wait for a durable connection, and the node that ASK names while a slot
-		// moves has no lane here.
-		r.pause(o.Now, o.Moving)
-		return
-	}
-	if r.block(Disconnected) { // otherwise it is listed already
-		rd.Disconnected = r
-	}
+}
+
+// carries reports whether the command does something to the owner of d.
+func (c *Command) carries(d *Compensation) bool {
+	return c.Action != NoCommand && (c.ID == d.ID || slices.Contains(slices.Collect(c.BatchedIDs), d.ID))
 }

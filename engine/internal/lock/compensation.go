@@ -104,23 +104,6 @@ func (d *Compensation) wakeAt(at clock.Instant) {
 	d.Port.SetTimer(at)
 }
 
-// compensateAcquire notes that what an acquire took, or may have taken, is to be given back.
-func (r *Entry) compensateAcquire(c *Command, g certainty, o *Outcome) {
-	until := o.Now.Add(c.Lease)
-	if r.Shard.Traits[c.Kind].ServerQueue {
-		until = until.Add(r.Shard.Config.Room)
-		r.abandonOwner(c)
-		for d := r.compensations; d != nil; d = d.next {
-			if d.ID == c.ID { // its request has left the queue meanwhile
-				d.certainty, d.due = max(d.certainty, g), true
-				d.extendUntil(until)
-				return
-			}
-		}
-	}
-	r.compensate(c.ID, c.Kind, g, c.Lease, until)
-}
-
 // extendUntil notes until when the owner may stand on the server. Bytes of a renewal that lie
 // in some buffer may be executed as late as that, and give it a lease more.
 func (d *Compensation) extendUntil(until clock.Instant) {
@@ -146,35 +129,6 @@ func (r *Entry) leaseRaised(id int64, until clock.Instant) {
 	}
 }
 
-// compensationReplied goes on after the reply of a release that pays a compensation.
-func (r *Entry) compensationReplied(c *Command, o *Outcome) {
-	d := c.compensation
-	if d.Entry == nil { // dropped while the command was out
-		return
-	}
-	if o.Result == Refused || o.Result == RetryLater {
-		r.Shard.Refused(*o)
-	}
-	if o.Result == Unknown || o.Result == RetryLater {
-		return // still due
-	}
-	// Answered, whatever the answer: the server has dealt with this owner. (An
-	// error that is no refusal will not change by asking again.)
-	r.released(c, o)
-	d.due = false
-	d.extendUntil(o.Now.Add(d.lease))
-	switch {
-	case d.certainty == certain || r.Shard.closing():
-		r.dropCompensation(d)
-	case d.certainty == inDoubt:
-		d.certainty = repeat
-		d.wakeAt(o.Now.Add(time.Second))
-	case d.certainty == repeat:
-		d.certainty = certain
-		d.wakeAt(o.Now.Add(d.lease))
-	}
-}
-
 // dropCompensation takes a compensation out.
 func (r *Entry) dropCompensation(d *Compensation) {
 	d.Port.SetTimer(0)
@@ -184,27 +138,4 @@ func (r *Entry) dropCompensation(d *Compensation) {
 			return
 		}
 	}
-}
-
-// Fired is called by the timer: the compensation is to be paid once more. Or nobody has answered for so long that the
-// server has forgotten the owner by itself: then an engine that closes gives it up. An open one asks on. The
-// bytes of an acquire may arrive when the network is back; and for how long a queue keeps a place, or a hash an
-// owner, depends on others.
-func (d *Compensation) Fired(now clock.Instant, rd *Ready) {
-	r := d.Entry
-	if r == nil || now < d.at { // paid, or set anew while this waited for the lock
-		return
-	}
-	switch out := r.Cmd.carries(d); { // out: what it does to the owner is not known
-	case d.due && (out || now < d.until || !r.Shard.closing()):
-		d.wakeAt(max(d.until, now.Add(d.lease+2*time.Second)))
-	case d.due:
-		r.dropCompensation(d)
-	default:
-		// However late this is: the server may have slept as long, with the bytes of the
-		// acquire before it.
-		d.due = true
-		d.wakeAt(now.Add(d.lease + 2*time.Second))
-	}
-	r.Advance(rd)
 }

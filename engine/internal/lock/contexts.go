@@ -1,7 +1,5 @@
 package lock
 
-import "github.com/pawl-lock/pawl/engine/internal/waitq"
-
 // When a hold ends, the contexts that were made from it must end before anybody else
 // can get the lock. Ending a context takes longer the larger the tree below it is, and
 // calls methods of its parent, which may be a user's own context. So it is done without
@@ -23,13 +21,6 @@ import "github.com/pawl-lock/pawl/engine/internal/waitq"
 //     nothing else touches the set.
 //  3. Done of a hold is closed when no context of it or of its re-entries is left, whichever
 //     ended first (holdExtra.ending).
-
-// Context is what ends with a hold, before its release: a context, or a Hold.
-type Context interface {
-	// End returns when everything that was made from it has ended. It is called once, with
-	// no lock held.
-	End(why error)
-}
 
 // Bind has c end with the hold, which is live.
 func (h *Hold) Bind(c Context) {
@@ -68,22 +59,6 @@ func (h *Hold) announce(rd *Ready) {
 	if h.IsAnnounced() {
 		h.Port.CloseDone()
 	}
-}
-
-// ContextsEnded advances a name after the contexts of its ended holds, Ready.Ended, have ended.
-func (r *Entry) ContextsEnded(ended *Hold, rd *Ready) {
-	for h := ended; h != nil; {
-		x := h.extra
-		r.endingContexts--
-		for of := h; of != nil; of = of.Parent {
-			if of.extra.ending--; of.IsAnnounced() {
-				of.Port.CloseDone()
-				of.endHere(rd)
-			}
-		}
-		h, x.nextEnded, x.contexts = x.nextEnded, nil, waitq.Set[Context]{}
-	}
-	r.Advance(rd)
 }
 
 // IsAnnounced reports whether h has ended and everybody knows.

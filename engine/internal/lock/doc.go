@@ -32,4 +32,15 @@
 // command, or recovery, which sends it later; results for callers.
 //
 // Start reading with Entry, which has the invariants, and its method next.
+//
+// # Layers
+//
+// From below: values; what there is; what happens to it; which command is next; the inputs, which use all
+// of these. No file refers to one of a higher layer, but for the three that `make house` counts.
+//
+//	settings, outcome
+//	port, shard, entry, request, hold, grant, command, compensation, subscription, ready
+//	acquire, granted, verdict, release, hold_end, extend, handover, readers, contexts, fairqueue, last_attempt, compensation_batch, send, reply, sleep
+//	next
+//	calls, events
 package lock

@@ -109,105 +109,6 @@ func (r *Entry) unblockForGood() {
 	}
 }
 
-// next chooses the command that is to be sent now, if any, and notes it in Cmd.
-// Compensations come first: what this process may still hold unknowingly stands in
-// everybody's way. driver.Table.Apply submits it after the shard's lock is
-// released, and the reply comes back to Replied.
-func (r *Entry) next(rd *Ready) {
-	if r.Cmd.Action != NoCommand || r.blocked != NotBlocked || r.endingContexts != 0 {
-		return
-	}
-	if r.sendCompensations(rd) || r.serveHold(rd) || r.headNext && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd) {
-		rd.Send = r
-	}
-}
-
-// serveHold chooses among what the live or ending hold needs.
-func (r *Entry) serveHold(rd *Ready) bool {
-	h := r.hold
-	if h == nil {
-		return false
-	}
-	if h.state == releasing {
-		a := r.successor(h)
-		if a == nil {
-			r.sendRelease(h)
-			return true
-		}
-		if h.grantsOne() {
-			r.sendReleaseAndAcquire(h, a)
-			return true
-		}
-		r.handOver(h, a, rd)
-		h = r.hold
-	}
-	for ; h != nil; h = h.child {
-		if h.state == releasing {
-			r.sendDecrement(h)
-			return true
-		}
-		if h.extra != nil && h.extra.extend != nil {
-			r.sendExtend(h)
-			return true
-		}
-		h.refuseTries(rd)
-		if h.child == nil && h.extra != nil {
-			if a, ok := h.extra.children.Front(); ok {
-				r.sendReenter(a)
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// refuseTries refuses the TryLocks that waited for the answer to another one, which has re-entered h.
-func (h *Hold) refuseTries(rd *Ready) {
-	for h.reentered() && h.pending() {
-		a, _ := h.extra.children.Front()
-		if !a.Try {
-			return
-		}
-		a.refuseLocal(h, rd)
-	}
-}
-
-// serveTry lets the first TryLock make its attempt, or refuses it if this process
-// holds the lock.
-func (r *Entry) serveTry(rd *Ready) bool {
-	for {
-		a, ok := r.tries.Front()
-		if !ok {
-			return false
-		}
-		if r.hold == nil {
-			if h := r.Shard.readers(r).open(); h != nil && r.joins(a) {
-				h.join(a, r.Shard.Stamp(), rd)
-				continue
-			}
-			r.sendAcquire(a, false)
-			return true
-		}
-		if r.hold.state == releasing {
-			return false
-		}
-		a.refuseLocal(r.hold, rd)
-	}
-}
-
-// serveHead lets the first waiter try, unless it sleeps.
-func (r *Entry) serveHead(rd *Ready) bool {
-	if r.hold != nil || (r.sub != nil && !r.sub.Ready()) {
-		return false
-	}
-	a, ok := r.waiters.Front()
-	if !ok || r.admitReaders(rd) {
-		return false
-	}
-	r.sendAcquire(a, true)
-	return true
-}
-
 // pause holds the name's commands back for a moment after the server refused one,
 // longer each time; not so if its slot is being migrated, which ends by itself, with
 // messages to nobody meanwhile.
@@ -222,50 +123,6 @@ func (r *Entry) pause(now clock.Instant, moving bool) {
 	}
 	d = d/2 + r.Shard.Draw(d/2)
 	r.Shard.Pause(r, now.Add(d))
-}
-
-// PauseOver ends a pause. A paused entry stays in the table, and one that Close set free
-// serves no other name, so r is still the one that was paused.
-func (r *Entry) PauseOver(rd *Ready) {
-	if r.unblock(BackingOff) {
-		r.Advance(rd)
-	}
-}
-
-// Advance chooses the next command, if none is out, and lets go of what is not needed any
-// more. It ends a transition.
-func (r *Entry) Advance(rd *Ready) {
-	r.next(rd)
-	r.advanceReaders(rd)
-	r.finishTransition()
-}
-
-// finishTransition subscribes if somebody waits behind a hold, and lets go of what the entry
-// does not need any more: the subscription, if nobody waits, and the entry itself, if
-// nothing is left. It is the last thing a transition does.
-func (r *Entry) finishTransition() {
-	behind := r.Shard.anyBehind(r)
-	switch waiting := r.waiters.Len() > 0 || behind; {
-	case waiting && r.hold != nil:
-		w := r.ensureSubscription()
-		w.listen()
-		w.sleepBehindHold(r.hold)
-	case !waiting && r.sub != nil && !r.Cmd.Head:
-		r.linger()
-	}
-	if r.InUse() || r.blocked == BackingOff || r.blocked == YieldingToReaders || r.endingContexts != 0 || behind {
-		return
-	}
-	r.unblock(BehindWriter)
-	r.lastAttempt = NoAnswer // the next acquisition must find out by itself
-	if r.sub != nil || r.Detached {
-		return
-	}
-	if r.blocked == Disconnected { // an outage may last, and names be used once
-		r.unblockForGood()
-		r.Shard.Unstalled(r)
-	}
-	r.Shard.remove(r)
 }
 
 // The methods below are for who lists entries; like all others they are called under the
@@ -283,34 +140,9 @@ func (r *Entry) Blocked() Blocked { return r.blocked }
 // Urgent reports whether it has something to give back, or a hold.
 func (r *Entry) Urgent() bool { return r.compensations != nil || r.hold != nil }
 
-// Reconnected goes on with a name that recovery lists, and counts what is sent.
-func (r *Entry) Reconnected(by *Throttle, rd *Ready) {
-	if !r.unblock(Disconnected) {
-		return
-	}
-	if r.next(rd); rd.Send != nil {
-		r.Cmd.Throttle = by
-	}
-	r.finishTransition()
-}
-
 // InUse reports whether anybody has the name or wants it, or something of it is to be given back.
 func (r *Entry) InUse() bool {
 	return r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.compensations != nil || r.Cmd.Action != NoCommand
-}
-
-// Vacate lets a name go that nobody uses and that only lingers, and reports whether it did. Then
-// the name has another entry, if any.
-func (r *Entry) Vacate() bool {
-	if r.InUse() {
-		return false
-	}
-	if w := r.sub; w != nil && w.linger {
-		w.Port.SetTimer(0)
-		w.end()
-	}
-	r.finishTransition()
-	return r.Detached
 }
 
 // View is what a name shows to those who only look: reports and tests.

@@ -1,61 +1,8 @@
 package lock
 
 import (
-	"time"
-
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
-
-// Extend is one Extend under way. Only one of a hold is sent at a time; the next one
-// waits for it and then takes its own turn.
-type Extend struct {
-	Port    ExtendPort
-	Lease   time.Duration
-	Err     error
-	dropped bool // the caller stopped waiting while the command was out
-	settled bool
-}
-
-// finish gives the result to the caller.
-func (x *Extend) finish(err error) {
-	x.Err, x.settled = err, true
-	x.Port.OnResult()
-}
-
-// Watched reports whether the watchdog renews what counts for h.
-func (h *Hold) Watched() bool { return h.timekeeper().watched() }
-
-// InheritsLease reports whether h is a re-entry that lasts as long as what it re-enters.
-func (h *Hold) InheritsLease() bool { return h.inheritsLease }
-
-// timekeeper is the hold whose time counts for h.
-func (h *Hold) timekeeper() *Hold {
-	for h.inheritsLease {
-		h = h.Parent
-	}
-	return h
-}
-
-// Extend has x sent. If another is ahead of it, which is returned, x must be started
-// again when that one is settled.
-func (h *Hold) Extend(x *Extend, rd *Ready) (ahead *Extend, err error) {
-	h.check(h.Entry.Shard.Now(), rd)
-	err = h.extendable()
-	switch {
-	case err != nil:
-		h.Entry.advanceAfterEnd(rd)
-	case h.joint: // a re-entry's: the server knows nothing of its lease
-		h.acknowledged(h.Entry.Shard.Now(), x.Lease)
-		h.Port.SetTimer(h.timeOut())
-		x.finish(nil)
-	case h.more().extend != nil:
-		ahead = h.extra.extend
-	default:
-		h.extra.extend, h.extra.refusal = x, nil
-		h.Entry.next(rd)
-	}
-	return ahead, err
-}
 
 // extendable is why the hold cannot be extended any more, nil if it can.
 func (h *Hold) extendable() error {

@@ -36,13 +36,6 @@ type Grant struct {
 	serverUntil clock.Instant
 }
 
-// begin sets up the grant to a.
-func (t *Grant) begin(r *Entry, a *Request, id int64, now clock.Instant) {
-	t.Entry, t.ID, t.Acks, t.Kind = r, id, a.Acks, a.Kind
-	t.watchdog, t.besideReaders, t.joint = a.Lease == 0, a.writer() != nil, r.joins(a)
-	t.serverUntil, t.verifiedAt = now.Add(a.firstLease()), milliseconds(now)
-}
-
 // hold is the outermost hold of the grant, one of several perhaps; nil when the grant is over.
 func (t *Grant) hold() *Hold {
 	if h := t.Entry.hold; h != nil && h.Grant == t {
@@ -64,89 +57,6 @@ func (t *Grant) Each(visit func(h *Hold)) {
 
 // ValidUntil is until when the server has the owner for certain. It takes no lock.
 func (t *Grant) ValidUntil() clock.Instant { return clock.Instant(t.validUntil.Load()) }
-
-// Drift is how far the clocks of several servers may run apart during a lease.
-func Drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
-
-// Renewal says for how long the grant is to be renewed, by a command that is sent now. It is
-// false for one that is over, or whose hold has ended, or ends here because its time is over.
-func (t *Grant) Renewal(now clock.Instant, rd *Ready) (lease time.Duration, ok bool) {
-	h := t.hold()
-	if h == nil {
-		return 0, false
-	}
-	if !h.renewable(now, rd) {
-		return 0, false
-	}
-	cfg := t.Entry.Shard.Config
-	lease = cfg.Lease
-	if !t.watchdog {
-		// Only a look: what is left is no more than the key has.
-		lease = h.Until().Sub(now)
-	} else if x := h.extra; x != nil && x.maxEnd != 0 {
-		lease = min(lease, x.maxEnd.Sub(now)+cfg.Margin(lease))
-	}
-	t.serverUntil = max(t.serverUntil, now.Add(lease))
-	if t.besideReaders {
-		t.Entry.extendWriterExpiry(t.serverUntil)
-	}
-	return lease, true
-}
-
-// Renewed notes that the server has raised the lease, by a command that was sent then. It
-// reports whether the watchdog goes on. An acknowledgement that comes after the time of
-// the hold does not bring it back.
-func (t *Grant) Renewed(sent, now clock.Instant, lease time.Duration, acked int, rd *Ready) bool {
-	h := t.hold()
-	if h == nil || !h.renewable(now, rd) {
-		return false
-	}
-	if !t.watchdog {
-		if x := h.extra; x != nil && x.ofQuorum {
-			x.lastConfirmed = max(x.lastConfirmed, sent)
-		}
-		return false
-	}
-	h.acknowledged(sent, lease)
-	h.setAcked(acked)
-	t.Entry.Shard.Count.Renewed++
-	t.renewals = max(t.renewals, t.renewals+1)
-	h.Port.Renew(RenewNext, now)
-	return true
-}
-
-// Gone notes that the server does not have the owner any more.
-func (t *Grant) Gone(why Loss, rd *Ready) {
-	h := t.hold()
-	if h == nil {
-		return
-	}
-	h.boundReleases()
-	if h.state != live { // its release is found first, and will find the same
-		h.mustRelease = true
-		return
-	}
-	t.Entry.lose(h, why, rd)
-	t.Entry.advanceAfterEnd(rd)
-}
-
-// renewable reports whether a renewal concerns the hold still. If not, the grant loses its
-// place among the renewals, so it is released from now on, and not handed over:
-//
-//	a hold                       its grant
-//	unlocked, its contexts end
-//	                             due for renewal: not live, leaves the renewals
-//	its contexts have ended      would be the next one's, and be renewed no more
-func (h *Hold) renewable(now clock.Instant, rd *Ready) bool {
-	h.check(now, rd)
-	h.boundReleases()
-	if h.state != live {
-		h.mustRelease = true
-		h.Entry.advanceAfterEnd(rd)
-		return false
-	}
-	return true
-}
 
 // The methods below are for those who look. They are called under the shard's lock.
 
@@ -205,3 +115,14 @@ func (r *Entry) EachWaiter(visit func(*Request) bool) {
 
 // Waiters is how many wait in the queue of the name.
 func (r *Entry) Waiters() int { return r.waiters.Len() }
+
+// joined are all holds of a grant that has been joined. That of its Entry is the first.
+type joined struct {
+	holds []*Hold
+	room  [4]*Hold
+}
+
+// grantsOne reports whether each hold needs a grant of its own.
+func (t *Grant) grantsOne() bool {
+	return t.Acks != 0 || !t.Entry.Shard.Traits[t.Kind].LocalHandOver
+}

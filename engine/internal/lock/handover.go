@@ -74,21 +74,6 @@ func (w *Subscription) turnLasts(until clock.Instant) {
 	}
 }
 
-// shortInstant is an instant as it fits into a Wait, in milliseconds: two of them are compared by
-// what is between them.
-type shortInstant uint32
-
-func milliseconds(at clock.Instant) shortInstant {
-	return shortInstant(time.Duration(at) / time.Millisecond)
-}
-
-func (t shortInstant) before(other shortInstant) bool { return int32(other-t) > 0 }
-
-// until is the time from then to now. A shortInstant tells no more than 49 days apart.
-func (t shortInstant) until(now clock.Instant) time.Duration {
-	return time.Duration(milliseconds(now)-t) * time.Millisecond
-}
-
 // plain reports whether the hold leaves its grant as a grant of now would be: renewed by the
 // watchdog, with a count of one, and nothing to come.
 func (h *Hold) plain() bool {
@@ -158,11 +143,6 @@ func (r *Entry) yield(o *Outcome) {
 // is released, and the acquire of the next one goes in the same command, so the lock is never free
 // in between, and that costs one round trip instead of two. The same bounds hold as for a grant
 // that is handed over.
-
-// grantsOne reports whether each hold needs a grant of its own.
-func (t *Grant) grantsOne() bool {
-	return t.Acks != 0 || !t.Entry.Shard.Traits[t.Kind].LocalHandOver
-}
 
 // Readers of a name are apart from its writers, and some from each other (see readers.go). Its
 // writers share an Entry. So that readers that come and go
@@ -254,21 +234,4 @@ func (r *Entry) advanceReaders(rd *Ready) {
 	if r.blocked == YieldingToReaders || r.waiters.Len() == 0 && r.Shard.anyBehind(r) {
 		rd.AdvanceReaders = r
 	}
-}
-
-// AdvanceReader goes on with readers that were BehindWriter, or fails them if there is a reason.
-func (r *Entry) AdvanceReader(why error, rd *Ready) {
-	if !r.unblock(BehindWriter) {
-		return
-	}
-	if why != nil {
-		failEach(&r.waiters, why, rd)
-	}
-	r.Advance(rd)
-}
-
-// AdvanceWriter goes on with the name that was YieldingToReaders, when those that were BehindWriter have gone on.
-func (r *Entry) AdvanceWriter(rd *Ready) {
-	r.unblock(YieldingToReaders)
-	r.advanceAfterEnd(rd)
 }

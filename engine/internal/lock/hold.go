@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -82,38 +81,6 @@ func (h *Hold) more() *holdExtra {
 	return h.extra
 }
 
-// newHold makes the hold of a grant, with a grant unless it is a re-entry; begin starts it.
-func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
-	var h *Hold
-	fixed, lease := a.Lease != 0, a.firstLease()
-	if a.Parent == nil {
-		h = r.Shard.NewGrant(r)
-		h.Grant.begin(r, a, id, o.Now)
-		h.count = 1
-		if o.Token != 0 {
-			h.more().token = o.Token
-		}
-	} else {
-		h = r.Shard.NewHold(a.Parent)
-		h.Parent, h.count, h.inheritsLease = a.Parent, a.Parent.count+1, !fixed
-	}
-	h.Name, h.since = a.Name(), milliseconds(o.Now)
-	h.setAcked(o.Acked)
-	if a.extra != nil && a.extra.Quorum {
-		h.more().ofQuorum = true
-	}
-	if l := a.extra; l != nil && l.MaxHold != 0 {
-		// From when it was sent, as the lease counts: MaxHold never ends after the lease it
-		// has cut, so the reason is MaxHold, and not a renewal that nobody needed.
-		h.more().maxEnd = o.Sent.Add(l.MaxHold)
-	}
-	h.acknowledged(o.Sent, lease)
-	if h.Parent == nil || h.inheritsLease {
-		h.setUntil(math.MaxInt64)
-	}
-	return h
-}
-
 // acknowledged notes that the server has given h the lease, by a command that was sent then.
 func (h *Hold) acknowledged(sent clock.Instant, lease time.Duration) {
 	margin := h.Entry.Shard.Config.Margin(lease)
@@ -126,21 +93,6 @@ func (h *Hold) acknowledged(sent clock.Instant, lease time.Duration) {
 		h.validUntil.Store(int64(max(h.ValidUntil(), until)))
 	} else {
 		h.setUntil(max(h.OwnUntil(), until))
-	}
-}
-
-// begin starts the clock of a hold that was granted to a: its renewals, or its timer.
-func (h *Hold) begin(a *Request, now clock.Instant) {
-	h.Entry.Shard.Count.Held++
-	if l := a.extra; l != nil && l.MinHold != 0 {
-		x := h.Root().more() // it is the root's release that keeps the lock taken
-		x.minEnd = max(x.minEnd, now.Add(l.MinHold))
-	}
-	if h.watched() {
-		h.Port.Renew(RenewFirst, now)
-	}
-	if at := h.timeOut(); at != 0 {
-		h.Port.SetTimer(at)
 	}
 }
 
@@ -257,30 +209,6 @@ func (h *Hold) lockWaits() bool {
 // any more.
 func (h *Hold) reentered() bool { return h.child != nil && h.child.state == live }
 
-// Fired is called by the hold's own timer. The watchdog has none: it is for a fixed lease,
-// MaxHold, the time of a release.
-func (h *Hold) Fired(now clock.Instant, rd *Ready) {
-	switch h.state {
-	case live:
-		h.check(now, rd)
-		if h.state == live {
-			h.Port.SetTimer(h.timeOut()) // it was extended
-		} else {
-			h.Entry.advanceAfterEnd(rd)
-		}
-	case releasing:
-		switch {
-		case h.joint && h.Parent != nil: // no server is asked: its contexts are ending
-		case now < h.releaseBy():
-			// It was armed for the hold, or for what the server had before an Extend.
-			h.boundRelease()
-		default:
-			h.giveUpRelease(rd)
-			h.Entry.advanceAfterEnd(rd)
-		}
-	}
-}
-
 // The methods below are for the engine, which calls them under the shard's lock.
 
 // Acked is how many replicas had what Until counts from.
@@ -355,4 +283,18 @@ func (h *Hold) releaseBy() clock.Instant {
 		return h.leaveBy
 	}
 	return h.serverUntil
+}
+
+// Watched reports whether the watchdog renews what counts for h.
+func (h *Hold) Watched() bool { return h.timekeeper().watched() }
+
+// InheritsLease reports whether h is a re-entry that lasts as long as what it re-enters.
+func (h *Hold) InheritsLease() bool { return h.inheritsLease }
+
+// timekeeper is the hold whose time counts for h.
+func (h *Hold) timekeeper() *Hold {
+	for h.inheritsLease {
+		h = h.Parent
+	}
+	return h
 }

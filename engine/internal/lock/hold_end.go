@@ -2,7 +2,6 @@ package lock
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -128,77 +127,6 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, rd *Ready) {
 		x.extend.finish(h.extendable())
 		x.extend = nil
 	}
-}
-
-// Check ends the hold if its time is over, and returns why it has ended, if it has.
-func (h *Hold) Check(now clock.Instant, rd *Ready) error {
-	h.check(now, rd)
-	why := h.Ending()
-	if why != nil {
-		h.Entry.advanceAfterEnd(rd)
-	}
-	return why
-}
-
-// advanceAfterEnd goes on with the entry of a hold that may have been lost just now.
-// If it ended before that, the entry may be another name's by now, or nobody's.
-func (r *Entry) advanceAfterEnd(rd *Ready) {
-	if !r.Detached {
-		r.Advance(rd)
-	}
-}
-
-// StopWaiting ends every request that waits, and what would only keep a name in the table
-// that nobody uses any more: a subscription that lingers, compensations that are idle.
-func (r *Entry) StopWaiting(rd *Ready) {
-	r.sub.stopLingering()
-	for d := r.compensations; d != nil; {
-		next := d.next
-		if d.idle() {
-			r.dropCompensation(d)
-		}
-		d = next
-	}
-	if r.hold != nil {
-		r.hold.Each(func(h *Hold) {
-			for ; h != nil; h = h.child {
-				if h.extra != nil {
-					failEach(&h.extra.children, lockerr.ErrClosed, rd)
-				}
-			}
-		})
-	}
-	r.failAll(rd)
-	r.Advance(rd)
-}
-
-func (r *Entry) failAll(rd *Ready) {
-	failEach(r.tries, lockerr.ErrClosed, rd)
-	failEach(&r.waiters, lockerr.ErrClosed, rd)
-}
-
-// failEach fails all requests of a list, which may be nil.
-func failEach(list *waitq.List[*Request], why error, rd *Ready) {
-	for a, ok := list.Front(); ok; a, ok = list.Front() {
-		a.fail(why, rd)
-	}
-}
-
-// EndHold tells the holder, and makes a compensation of what it held.
-func (r *Entry) EndHold(rd *Ready) { r.LoseHold(EngineClosed, rd) }
-
-// LoseHold is EndHold for another reason.
-func (r *Entry) LoseHold(why Loss, rd *Ready) {
-	if r.hold != nil {
-		r.lose(r.hold, why, rd)
-	}
-	r.Advance(rd)
-}
-
-// Drop ends all that is left: nothing will be sent any more.
-func (r *Entry) Drop(rd *Ready) {
-	r.drop(rd)
-	r.Advance(rd)
 }
 
 // shut ends what a command belonged to: the client is closed.

@@ -8,34 +8,6 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// LastAttempt is the result of the name's latest try, for the errors of acquisitions that stop
-// waiting: a busy lock must not look like an outage, nor an outage like a busy lock. It
-// belongs to the name, not to one acquisition: the second waiter in the queue never tries
-// itself. It is forgotten when the name is idle (see Entry.finishTransition).
-//
-// Every state says one of the two, so that an acquisition that has waited as long as it may is
-// never told neither. Only tries change it, and what ends HeldHere. In particular, the answer to
-// another command does not:
-//
-//	head                  a compensation                the name
-//	refused, sleeps                             HeldElsewhere
-//	                      released: no answer   HeldElsewhere still: nobody else has been told more
-//	                      released: answered    HeldElsewhere
-//	its time is over: held
-type LastAttempt uint8
-
-// What it may be.
-const (
-	// NoAnswer: no try has ended, or the latest one could not be sent, or had no answer, or
-	// one that does not name the lock's owner: the server refuses for now, or it granted the lock
-	// too late.
-	NoAnswer LastAttempt = iota
-	// HeldElsewhere: the server answered that another has it.
-	HeldElsewhere
-	// HeldHere: it was granted, to this process, and neither lost since nor given back in vain.
-	HeldHere
-)
-
 // recordAttempt keeps the result of a command that is over. Details for the text of an error are
 // kept by the first waiter, which passes them on when it leaves (see passToNext).
 func (r *Entry) recordAttempt(c *Command, o *Outcome) {

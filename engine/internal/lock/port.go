@@ -49,104 +49,6 @@ type Port interface {
 	LossError(kind uint8, name string, why Loss) error
 }
 
-// Traits is what the core needs to know of a kind of lock.
-type Traits struct {
-	Polls           bool // waiters poll: a release is announced nowhere
-	LocalHandOver   bool // a grant may be handed over without a command
-	Batches         bool // one command may release several owners, and acquire, too
-	PerRequestEntry bool // each request has an Entry of its own, with the grant that it gets
-	JoinsReaders    bool // but those who want nothing else share one; see readers.go
-	ServerQueue     bool // a refusal queues the owner on the server; see fairqueue.go
-	// MultiHolder: there are permits for many. Those who wait share an Entry, and a grant, of one
-	// permit or more, has one of its own from its grant on.
-	MultiHolder bool
-	Noun        string // what its name is, for people; "": a lock
-	// Family is the kinds that share a name: what they hold excludes each other.
-	Family uint8
-}
-
-// ServerID names a server; 0 is none.
-type ServerID uint32
-
-// Config is what the core needs of the engine's.
-type Config struct {
-	Lease, CommandTimeout, AckTimeout time.Duration
-	Replicas                          Acks          // of a request that does not say
-	FixedMargin                       time.Duration // 0: a part of each lease
-
-	// HandOvers is how often a grant is handed over at most, HandOverFor how long after its
-	// grant.
-	HandOvers   uint16
-	HandOverFor time.Duration
-
-	// Room is how long the server waits for an owner in a queue, for each place.
-	Room time.Duration
-}
-
-// MaxDuration bounds durations, so that instants cannot overflow. One that the server is
-// told (a lease, MinHold, Extend) must not be longer: that is a mistake, and would keep
-// a lock for good. One that bounds something (Wait, MaxHold, the timeouts of Config) is
-// meant as no bound if it is longer, and is none.
-const MaxDuration = 100 * 365 * 24 * time.Hour
-
-// Margin is the safety margin of a lease.
-func (c *Config) Margin(lease time.Duration) time.Duration {
-	if c.FixedMargin > 0 {
-		return c.FixedMargin
-	}
-	return min(max(lease/10, 5*time.Millisecond), 3*time.Second)
-}
-
-// Patience is how long an operation that wants so many replicas waits for its answer.
-func (c *Config) Patience(want Acks) time.Duration {
-	if want != 0 {
-		return c.CommandTimeout + c.AckTimeout
-	}
-	return c.CommandTimeout
-}
-
-// Counters are one shard's part of the statistics, guarded by its lock.
-type Counters struct {
-	Held, Pending                            int
-	Acquired, Released, Renewed, NotAcquired uint64
-	Compensations, InDoubt, Unknown, Leaked  uint64
-	Unacked, HandedOver                      uint64
-	Lost                                     [Losses]uint64
-}
-
-// Add adds those of another shard.
-func (c *Counters) Add(o *Counters) {
-	c.Held += o.Held
-	c.Pending += o.Pending
-	c.Acquired += o.Acquired
-	c.Released += o.Released
-	c.Renewed += o.Renewed
-	c.NotAcquired += o.NotAcquired
-	c.Compensations += o.Compensations
-	c.InDoubt += o.InDoubt
-	c.Unknown += o.Unknown
-	c.Leaked += o.Leaked
-	c.Unacked += o.Unacked
-	c.HandedOver += o.HandedOver
-	for why, n := range o.Lost {
-		c.Lost[why] += n
-	}
-}
-
-// Loss is why a hold was lost.
-type Loss uint8
-
-// The reasons, in the order of engine.LostReason.
-const (
-	LeaseEnded Loss = iota + 1
-	NotRenewed
-	MaxHoldReached
-	RemovedOnServer
-	KeyOverwritten
-	EngineClosed
-	Losses = iota + 1
-)
-
 // RequestPort is the caller of a Request.
 type RequestPort interface {
 	// OnResult is called under the shard's lock: it has its verdict, a hold or why there is
@@ -207,3 +109,10 @@ type UnlockPort interface{ Deliver() }
 
 // ExtendPort is the caller of an Extend: Settled is called under the shard's lock.
 type ExtendPort interface{ OnResult() }
+
+// Context is what ends with a hold, before its release: a context, or a Hold.
+type Context interface {
+	// End returns when everything that was made from it has ended. It is called once, with
+	// no lock held.
+	End(why error)
+}

@@ -47,21 +47,8 @@ import (
 //  6. Only a grant is joined, never an acquire that is out. So an owner that is in doubt has no hold,
 //     and its compensation takes the lock from nobody.
 
-// Readers is what the plain readers of a name share.
-type Readers struct {
-	grant    *Entry        // whose grant they join; nil: none
-	queue    *Entry        // where they wait; nil: none does
-	turnEnds clock.Instant // of the grant
-}
-
 // releaseFor is how long readers that arrive after a turn wait for the release.
 const releaseFor = 10 * time.Millisecond
-
-// joined are all holds of a grant that has been joined. That of its Entry is the first.
-type joined struct {
-	holds []*Hold
-	room  [4]*Hold
-}
 
 // joins reports whether a is plain, and of a kind that shares a grant.
 func (r *Entry) joins(a *Request) bool {
@@ -147,19 +134,6 @@ func (r *Entry) admitReaders(rd *Ready) bool {
 	}
 	r.joinAll(h, now, rd)
 	return true
-}
-
-// forget is called when r is idle.
-func (s *Readers) forget(r *Entry) {
-	if s == nil {
-		return
-	}
-	if s.grant == r {
-		s.grant = nil
-	}
-	if s.queue == r {
-		s.queue = nil
-	}
 }
 
 // yield has readers that sleep after a turn skip the next one: the grant has been released.

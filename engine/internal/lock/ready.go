@@ -1,6 +1,10 @@
 package lock
 
-import "github.com/pawl-lock/pawl/engine/internal/waitq"
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
+)
 
 // Ready are what a transition leaves to be done once the shard's lock is released, in
 // this order: ending contexts, sending the next command (which may take a lane's lock,
@@ -62,4 +66,38 @@ func (rd *Ready) Deliver() {
 		u.Port.Deliver()
 		u = next
 	}
+}
+
+// Unlock is one call of Unlock or UnlockAsync that waits for the release.
+type Unlock struct {
+	Port    UnlockPort
+	Decided bool // Err is the verdict, and on its way; guarded by the shard's lock
+	Err     error
+	// ByNobody: the engine gives back what nobody wants. That is released, not handed over: the
+	// next one may not want it either, and so on, all in one call on an event loop.
+	ByNobody bool
+	next     *Unlock // of its hold, and then of a Ready
+}
+
+// complete gives the verdict; the caller holds the shard's lock. From here on the
+// waiting goroutine takes it and nothing else.
+func (u *Unlock) complete(err error, rd *Ready) {
+	u.Err, u.Decided = err, true
+	rd.finishUnlock(u)
+}
+
+// Extend is one Extend under way. Only one of a hold is sent at a time; the next one
+// waits for it and then takes its own turn.
+type Extend struct {
+	Port    ExtendPort
+	Lease   time.Duration
+	Err     error
+	dropped bool // the caller stopped waiting while the command was out
+	settled bool
+}
+
+// finish gives the result to the caller.
+func (x *Extend) finish(err error) {
+	x.Err, x.settled = err, true
+	x.Port.OnResult()
 }

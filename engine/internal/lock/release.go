@@ -4,24 +4,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
-// Unlock is one call of Unlock or UnlockAsync that waits for the release.
-type Unlock struct {
-	Port    UnlockPort
-	Decided bool // Err is the verdict, and on its way; guarded by the shard's lock
-	Err     error
-	// ByNobody: the engine gives back what nobody wants. That is released, not handed over: the
-	// next one may not want it either, and so on, all in one call on an event loop.
-	ByNobody bool
-	next     *Unlock // of its hold, and then of a Ready
-}
-
-// complete gives the verdict; the caller holds the shard's lock. From here on the
-// waiting goroutine takes it and nothing else.
-func (u *Unlock) complete(err error, rd *Ready) {
-	u.Err, u.Decided = err, true
-	rd.finishUnlock(u)
-}
-
 // unsettled is ErrOutcomeUnknown for a caller who stops waiting, for that cause, and what
 // stands in the way: a server that refuses must not look like one that is slow.
 func (h *Hold) unsettled(cause error) error {
@@ -29,32 +11,6 @@ func (h *Hold) unsettled(cause error) error {
 		return lockerr.Wrap(lockerr.ErrOutcomeUnknown, cause, why)
 	}
 	return lockerr.Wrap(lockerr.ErrOutcomeUnknown, cause)
-}
-
-// Unlock starts the release of h, or joins the one under way, and has u told.
-func (h *Hold) Unlock(u *Unlock, rd *Ready) {
-	now := h.Entry.Shard.Now()
-	h.check(now, rd)
-	switch {
-	case h.state == live:
-		if h.Parent != nil {
-			h.leaveBy = h.Until() // it changes a number that nothing depends on
-		}
-		h.end(lockerr.ErrReleased, 0, now, rd)
-		h.state, h.mustRelease = releasing, h.mustRelease || u.ByNobody
-		h.child = nil
-		if h.extra != nil {
-			h.extra.refusal = nil
-		}
-		h.await(u)
-		h.endHere(rd)
-		h.Entry.Advance(rd)
-	case h.state == releasing:
-		h.await(u)
-	default:
-		u.complete(h.UnlockResult(), rd)
-		h.Entry.advanceAfterEnd(rd) // check may have ended h, or what it was a re-entry of
-	}
 }
 
 // await has u told of the release under way.

@@ -3,7 +3,6 @@ package lock
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -53,9 +52,6 @@ const (
 	ended                         // it has its verdict,
 	delivered                     // which is in a Ready
 )
-
-// Backoff is how a head polls that has no channel: the pause is doubled up to Most.
-type Backoff struct{ First, Most time.Duration }
 
 // Extra is what most requests do not need.
 type Extra struct {
@@ -129,79 +125,9 @@ func (a *Request) firstLease() time.Duration {
 	return lease
 }
 
-// end takes the request out of everything. The result follows by Ready.finish.
-func (a *Request) end() {
-	tried := a.state == trying
-	a.state = ended
-	r := a.res
-	switch {
-	case a.Parent != nil:
-		if x := a.Parent.extra; x != nil {
-			x.children.Remove(&a.place)
-			a.passToNext(&x.children)
-		}
-	case a.Try:
-		r.tries.Remove(&a.place)
-		a.passToNext(r.tries)
-	default:
-		was := r.First()
-		r.waiters.Remove(&a.place)
-		a.passToNext(&r.waiters)
-		if next := r.First(); next != nil && was == a && !tried && r.sub != nil && r.wakes(a, next) {
-			r.sub.Reset()
-		}
-	}
-	if r.Cmd.req == a {
-		r.Cmd.req = nil // an orphan now
-	}
-	if a.extra != nil && a.extra.deadline != nil {
-		a.extra.deadline.Over()
-		a.extra.deadline = nil
-	}
-	if a.extra != nil && a.extra.outage != nil {
-		a.extra.outage.Over()
-		a.extra.outage = nil
-	}
-	r.Shard.Count.Pending--
-}
-
-// wakes reports whether the sleep of a is over for the next one: a slept until a message came, and
-// that one polls; or it wants fewer permits, and there may be as many.
-func (r *Entry) wakes(a, next *Request) bool {
-	return r.Shard.Traits[next.Kind].Polls && !r.Shard.Traits[a.Kind].Polls || next.Permits < a.Permits
-}
-
 // Drop ends a request that is not admitted yet. If somebody still comes with it, that is a
 // case for Refuse.
 func (a *Request) Drop() { a.state = ended }
-
-// fail ends the request without the lock, for the given reason.
-func (a *Request) fail(why error, rd *Ready) {
-	a.res.leaveServerQueue(a)
-	a.end()
-	a.res.Shard.Count.NotAcquired++
-	rd.finish(a, nil, why)
-}
-
-// grant ends the request with a hold.
-func (a *Request) grant(h *Hold, rd *Ready) {
-	a.end()
-	a.res.Shard.Count.Acquired++
-	rd.finish(a, h, nil)
-}
-
-// refuseLocal refuses a TryLock because this process holds the lock.
-func (a *Request) refuseLocal(h *Hold, rd *Ready) {
-	left := h.Until().Sub(a.res.Shard.Stamp())
-	a.fail(&lockerr.Held{TTL: max(left, 0), Here: true, ID: h.ID, Kind: h.Kind}, rd)
-}
-
-// Cancel gives up a request that has been admitted, and has not ended.
-func (a *Request) Cancel(s lockerr.Cancel, rd *Ready) {
-	r := a.res
-	a.fail(a.cancelError(s), rd)
-	r.Advance(rd)
-}
 
 // giveUpAt bounds how long a TryLock waits for a connection, or for its turn.
 func (a *Request) giveUpAt(at clock.Instant) {
@@ -216,47 +142,6 @@ func (a *Request) SetDeadline(b Deadline) { a.More().deadline = b }
 
 // SetOutageDeadline is SetDeadline for what ends it when its server is away for too long.
 func (a *Request) SetOutageDeadline(b Deadline) { a.More().outage = b }
-
-// Acks is how many replicas must have a grant: a number, or one of those below.
-type Acks int16
-
-// See engine.AllReplicas and engine.MajorityOfReplicas.
-const (
-	AllReplicas        Acks = -1
-	MajorityOfReplicas Acks = -2
-)
-
-// covers reports whether a renewal that a acknowledges is good enough for b, however many
-// replicas there are.
-func covers(a, b Acks) bool {
-	switch {
-	case b == 0 || a == b:
-		return true
-	case a == AllReplicas:
-		return b == MajorityOfReplicas || b == 1
-	case a == MajorityOfReplicas:
-		return b == 1
-	}
-	return b > 0 && b <= a
-}
-
-// resolveAcks is called when it is clear which hold a re-enters, if any: how many
-// replicas does it want, if the caller did not say? An error if its hold would be
-// renewed, with its parent's lease, for fewer.
-func (a *Request) resolveAcks() error {
-	switch {
-	case a.Parent == nil && !a.AcksGiven:
-		a.Acks = a.res.Shard.Config.Replicas
-	case a.Parent == nil:
-	case !a.AcksGiven:
-		a.Acks = a.Parent.Root().Acks
-	case a.Parent.joint && a.Acks != 0:
-		return lockerr.Invalid("Acked (%d) for the re-entry of a reader that shares its lease with others: ask for them where the lock is taken first", a.Acks)
-	case a.Lease == 0 && !covers(a.Parent.Root().Acks, a.Acks):
-		return lockerr.Invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.Acks)
-	}
-	return nil
-}
 
 // Deadline is what ends the request by its own time; nil if nothing does.
 func (a *Request) Deadline() Deadline {

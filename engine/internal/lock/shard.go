@@ -3,6 +3,8 @@ package lock
 import (
 	"maps"
 	"slices"
+
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // A Shard has the entries of a part of the names, and what they share. The driver's lock of the shard
@@ -276,3 +278,23 @@ func (s *Shard) Len() int { return len(s.entries) + s.grouped }
 
 // Free are the entries that are ready for use again.
 func (s *Shard) Free() []*Entry { return s.free }
+
+// Readers is what the plain readers of a name share.
+type Readers struct {
+	grant    *Entry        // whose grant they join; nil: none
+	queue    *Entry        // where they wait; nil: none does
+	turnEnds clock.Instant // of the grant
+}
+
+// forget is called when r is idle.
+func (s *Readers) forget(r *Entry) {
+	if s == nil {
+		return
+	}
+	if s.grant == r {
+		s.grant = nil
+	}
+	if s.queue == r {
+		s.queue = nil
+	}
+}

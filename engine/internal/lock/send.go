@@ -1,0 +1,68 @@
+package lock
+
+func (r *Entry) sendAcquire(a *Request, head bool) {
+	c := &r.Cmd
+	c.Action, c.Head, r.headNext = Acquiring, head, !head
+	c.req, c.Kind, c.Lease, c.Acks = a, a.Kind, a.firstLease(), a.Acks
+	c.ID = r.drawOwner(a)
+	if h := a.writer(); h != nil && h.state == live {
+		c.hold = h
+		h.Root().mustRelease = true // the next one of its process may not have others beside it
+		h.besideReaders = true
+		r.extendWriterExpiry(r.Shard.Now().Add(c.Lease))
+	} else if h != nil {
+		a.extra.Writer = nil // it is a reader as any other from now on
+	}
+	if head && r.sub != nil {
+		r.sub.Sent()
+	}
+	a.Attempts = max(a.Attempts, a.Attempts+1)
+	a.state = trying
+}
+
+func (r *Entry) sendReenter(a *Request) {
+	c := &r.Cmd
+	c.Action = Reentering
+	c.req, c.Kind, c.Lease, c.Acks = a, a.Parent.Kind, a.firstLease(), a.Acks
+	c.ID, c.Number = a.Parent.ID, uint32(a.Parent.count+1)
+	a.Parent.mayCountMore = true
+	r.lengthens(c.Lease)
+	a.Attempts = max(a.Attempts, a.Attempts+1)
+	a.state = trying
+}
+
+func (r *Entry) sendExtend(h *Hold) {
+	c := &r.Cmd
+	c.Action = Extending
+	c.hold, c.Kind, c.ID, c.Lease, c.Acks = h, h.Kind, h.ID, h.extra.extend.Lease, h.Acks
+	r.lengthens(c.Lease)
+}
+
+func (r *Entry) sendDecrement(h *Hold) {
+	c := &r.Cmd
+	c.Action = Decrementing
+	c.hold, c.Kind, c.ID, c.Number = h, h.Kind, h.ID, uint32(h.Parent.count)
+}
+
+func (r *Entry) sendRelease(h *Hold) {
+	c := &r.Cmd
+	c.Action = Releasing
+	c.hold, c.ID, c.Kind = h, h.ID, h.Kind
+	r.finishRelease()
+}
+
+func (r *Entry) sendCompensation(d *Compensation) {
+	c := &r.Cmd
+	c.Action = Compensating
+	c.compensation, c.ID, c.Kind, d.with = d, d.ID, d.kind, nil
+	r.finishRelease()
+}
+
+// finishRelease is what the end of a hold and that of a compensation have in common.
+func (r *Entry) finishRelease() {
+	c := &r.Cmd
+	c.Server, c.Lease = r.Shard.ServerOf(r.Route), 0
+	if at := c.minEnd(); at != 0 {
+		c.Lease = at.Sub(r.Shard.Now())
+	}
+}
