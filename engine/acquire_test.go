@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
-	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
@@ -100,7 +99,7 @@ func resourceOf(e *Engine, name string) *lock.Entry {
 	sh := e.table.Shard(e.table.Client.Route(name))
 	sh.Lock()
 	defer sh.Unlock()
-	return sh.Find(driver.Key{Name: name, Kind: kind.Mutex})
+	return sh.Locks.Find(name)
 }
 
 // wantNoneListedAndFree fails the test if recovery points to a resource that the next

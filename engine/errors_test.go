@@ -463,7 +463,7 @@ func TestLock_LastAttempt_DoesNotOutliveItsWaiters(t *testing.T) {
 		sh := tr.e.table.Shard(m.route)
 		sh.Lock()
 		defer sh.Unlock()
-		r := sh.Find(m.key)
+		r := sh.Locks.Find(m.key.Name)
 		v := r.View()
 		return v.Attempts == 2 && v.What == lock.NoCommand
 	})

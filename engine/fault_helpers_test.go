@@ -434,7 +434,7 @@ func notified(t testing.TB, m Mutex, what lock.LastAttempt) {
 	eventually(t, "the latest try has been told", func() bool {
 		sh.Lock()
 		defer sh.Unlock()
-		r := sh.Find(m.key)
+		r := sh.Locks.Find(m.key.Name)
 		return r != nil && r.View().LastAttempt == what
 	})
 }

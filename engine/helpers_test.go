@@ -433,7 +433,7 @@ func (e *Engine) sleepsOnMessagesForTest(name string) bool {
 	sh := e.table.Shard(m.route)
 	sh.Lock()
 	defer sh.Unlock()
-	r := sh.Find(m.key)
+	r := sh.Locks.Find(m.key.Name)
 	if r == nil {
 		return false
 	}

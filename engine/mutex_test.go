@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/driver"
-	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -286,7 +284,7 @@ func viewOf(e *Engine, name string) (v lock.View) {
 	sh := e.table.Shard(e.table.Client.Route(name))
 	sh.Lock()
 	defer sh.Unlock()
-	if r := sh.Find(driver.Key{Name: name}); r != nil {
+	if r := sh.Locks.Find(name); r != nil {
 		v = r.View()
 	}
 	return v
@@ -426,7 +424,7 @@ func asleep(e *Engine, name string) bool {
 	sh := e.table.Shard(e.table.Client.Route(name))
 	sh.Lock()
 	defer sh.Unlock()
-	r := sh.Find(driver.Key{Name: name, Kind: kind.Write})
+	r := sh.Locks.Find(name)
 	return r != nil && r.View().Confirmed && r.View().Asleep
 }
 

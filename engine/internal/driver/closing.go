@@ -9,33 +9,30 @@ import (
 
 // closing is how far the end of a table has come.
 type closing struct {
-	shut    atomic.Bool           // nothing new is admitted
-	begun   atomic.Bool           // Close, which a Shutdown may delay for hours
+	phase   atomic.Uint32         // a lock.Phase, which each shard has, too
 	emptied chan struct{}         // capacity 1: the last entry left a shard
 	refused atomic.Pointer[error] // the server's, to release a lock
 	delayed atomic.Pointer[error] // the same, for now
 }
 
 // Closing reports whether nothing new is admitted, Closed whether holds end, too.
-func (t *Table) Closing() bool { return t.closing.shut.Load() }
-func (t *Table) Closed() bool  { return t.closing.begun.Load() }
+func (t *Table) Closing() bool { return t.closing.phase.Load() != uint32(lock.Open) }
+func (t *Table) Closed() bool  { return t.closing.phase.Load() == uint32(lock.Closed) }
 
 // Shut admits nothing new.
-func (t *Table) Shut() {
-	t.closing.shut.Store(true)
-	t.enter(lock.ShuttingDown)
-}
+func (t *Table) Shut() { t.enter(lock.ShuttingDown) }
 
 // Close admits nothing new, and tells so as the end of all.
 func (t *Table) Close() {
-	t.closing.shut.Store(true)
-	t.closing.begun.Store(true)
-	t.closing.delayed.Store(nil) // it was said to a Shutdown, perhaps long ago
 	t.enter(lock.Closed)
+	t.closing.delayed.Store(nil) // it was said to a Shutdown, perhaps long ago
 }
 
 // enter has all shards know how far the end has come.
 func (t *Table) enter(p lock.Phase) {
+	if !t.closing.phase.CompareAndSwap(uint32(lock.Open), uint32(p)) && p == lock.Closed {
+		t.closing.phase.Store(uint32(p))
+	}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
@@ -96,17 +93,6 @@ func (t *Table) noteRefusal(o lock.Outcome) {
 		t.closing.refused.Store(&why)
 	case lock.RetryLater:
 		t.closing.delayed.Store(&why)
-	}
-}
-
-// emptied notes that an entry left the table, and makes an AwaitEmpty look again. The caller
-// holds the shard's lock.
-func (t *Table) emptied(s *Shard) {
-	if !t.Closing() {
-		return
-	}
-	if s.len() == 0 {
-		t.lookAgain()
 	}
 }
 

@@ -247,7 +247,7 @@ func (c *Counter) Refused(why error, forGood bool) {
 
 func (c *Counter) Idle() {
 	delete(c.sh.counts, CounterKey{c.Name, c.Kind})
-	c.sh.Table.emptied(c.sh)
+	c.sh.Emptied()
 }
 
 // Fire implements wheel.Task.

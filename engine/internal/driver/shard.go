@@ -37,10 +37,6 @@ func (s *Shard) Lock() { s.mu.Lock() }
 // Unlock gives the shard's lock back.
 func (s *Shard) Unlock() { s.mu.Unlock() }
 
-// Find returns the entry that all requests of a name share, nil if there is none. The caller
-// holds the lock.
-func (s *Shard) Find(k Key) *lock.Entry { return s.Locks.Find(k.Name) }
-
 // Get returns the entry for a request, made if need be. It is not ok if the name is in use for another
 // family, or as a count; then it is one to Refuse the request. The caller holds the lock.
 func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Entry, ok bool) {
@@ -92,7 +88,13 @@ func (s *Shard) Pause(r *lock.Entry, at clock.Instant) {
 }
 
 func (s *Shard) Unstalled(r *lock.Entry) { s.Table.Recovery.Drop((*stalled)(r)) }
-func (s *Shard) Emptied()                { s.Table.emptied(s) }
+
+// Emptied makes an AwaitEmpty look again, if nothing is left. The caller holds the lock.
+func (s *Shard) Emptied() {
+	if s.Table.Closing() && s.len() == 0 {
+		s.Table.lookAgain()
+	}
+}
 
 func (s *Shard) Released(r *lock.Entry, k uint8, by lock.ServerID, id int64, at, end clock.Instant) {
 	s.Table.Recovery.Released(r, kind.Kind(k), by, id, at, end)

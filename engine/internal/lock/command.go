@@ -29,7 +29,7 @@ type Command struct {
 	Head       bool     // acquiring: for the front of waiters, so the wait must hear of it
 	FirstAsync bool     // acquiring: the first command of a LockAsync, sent by that call
 	Kind       uint8    // the engine's, of the owner
-	Batched    uint8    // how many owners it releases beside what it is for: see compensation_batch.go
+	Batched    uint8    // how many owners it releases beside what it is for: see send.go
 	Acks       Acks     // replicas that must acknowledge it
 	Number     uint32   // of a re-entry or a leave: the count afterwards
 	Server     ServerID // where a release goes, a hold's or a compensation's

@@ -40,7 +40,7 @@
 //
 //	settings, outcome
 //	port, shard, entry, request, hold, grant, command, compensation, subscription, ready
-//	acquire, granted, verdict, release, hold_end, extend, handover, readers, contexts, fairqueue, last_attempt, compensation_batch, send, reply, sleep
+//	acquire, verdict, release, hold_end, extend, handover, readers, contexts, fairqueue, last_attempt, send, reply, sleep
 //	next
-//	calls, events
+//	calls, events, inspect
 package lock

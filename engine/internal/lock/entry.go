@@ -144,38 +144,3 @@ func (r *Entry) Urgent() bool { return r.compensations != nil || r.hold != nil }
 func (r *Entry) InUse() bool {
 	return r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.compensations != nil || r.Cmd.Action != NoCommand
 }
-
-// View is what a name shows to those who only look: reports and tests.
-type View struct {
-	What          CommandKind // of the command in flight
-	Held          Blocked
-	LastAttempt   LastAttempt
-	Refusals      uint8 // in a row
-	Hold          bool
-	Waiters       int
-	Attempts      uint16 // of the first of them
-	Compensations int
-	InDoubt       int64 // the owner of the latest compensation
-	Waits         bool  // there is a Wait
-	Asleep        bool  // and its head sleeps
-	Confirmed     bool  // and the server has confirmed the subscription
-	Lingers       bool
-}
-
-// View is called under the shard's lock.
-func (r *Entry) View() View {
-	v := View{What: r.Cmd.Action, Held: r.blocked, LastAttempt: r.lastAttempt, Refusals: r.refused, Hold: r.hold != nil, Waiters: r.waiters.Len()}
-	if a, ok := r.waiters.Front(); ok {
-		v.Attempts = a.Attempts
-	}
-	for d := r.compensations; d != nil; d = d.next {
-		v.Compensations++
-	}
-	if r.compensations != nil {
-		v.InDoubt = r.compensations.ID
-	}
-	if w := r.sub; w != nil {
-		v.Waits, v.Asleep, v.Confirmed, v.Lingers = true, !w.Ready(), w.Hears(), w.linger
-	}
-	return v
-}

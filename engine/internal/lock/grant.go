@@ -2,7 +2,6 @@ package lock
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -57,64 +56,6 @@ func (t *Grant) Each(visit func(h *Hold)) {
 
 // ValidUntil is until when the server has the owner for certain. It takes no lock.
 func (t *Grant) ValidUntil() clock.Instant { return clock.Instant(t.validUntil.Load()) }
-
-// The methods below are for those who look. They are called under the shard's lock.
-
-// Held is how long a hold has lasted.
-func (h *Hold) Held(now clock.Instant) time.Duration { return h.since.until(now) }
-
-// Renewals is how often its grant was renewed: 65,535 mean that or more.
-func (h *Hold) Renewals() int { return int(h.renewals) }
-
-// Depth is how often it is held: once, and once more for each re-entry.
-func (h *Hold) Depth() int { return int(h.innermost().count) }
-
-// EachHold visits the outermost live holds of the name, until visit returns false.
-func (r *Entry) EachHold(visit func(*Hold) bool) {
-	switch {
-	case r.hold == nil:
-	case r.hold.joined == nil:
-		if r.hold.state == live {
-			visit(r.hold)
-		}
-	default:
-		for _, h := range r.hold.joined.holds {
-			if h.state == live && !visit(h) {
-				return
-			}
-		}
-	}
-}
-
-// EachWaiter visits the requests that wait in Lock, until visit returns false: first those that re-enter a
-// hold of the name and wait for their turn.
-func (r *Entry) EachWaiter(visit func(*Request) bool) {
-	more := true
-	r.EachHold(func(h *Hold) bool {
-		for ; h != nil; h = h.child {
-			if h.extra == nil {
-				continue
-			}
-			for a := range h.extra.children.All() {
-				if more = visit(a); !more {
-					return false
-				}
-			}
-		}
-		return true
-	})
-	if !more {
-		return
-	}
-	for a := range r.waiters.All() {
-		if !visit(a) {
-			return
-		}
-	}
-}
-
-// Waiters is how many wait in the queue of the name.
-func (r *Entry) Waiters() int { return r.waiters.Len() }
 
 // joined are all holds of a grant that has been joined. That of its Entry is the first.
 type joined struct {

@@ -160,11 +160,3 @@ type Origin struct {
 // waitsFrom notes when a request began to wait. A head whose first command is out does not wait yet:
 // it is noted when that is refused.
 func (a *Request) waitsFrom(at clock.Instant) { a.since = milliseconds(at) }
-
-// Waited is how long it has waited. It is called under the shard's lock, as all methods below.
-func (a *Request) Waited(now clock.Instant) time.Duration {
-	if a.since == 0 {
-		return 0 // its first command is out
-	}
-	return a.since.until(now)
-}

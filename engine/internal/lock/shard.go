@@ -62,9 +62,6 @@ func (s *Shard) Init(port Port, cfg *Config, traits []Traits, mayMiss bool) {
 // closing reports whether nothing new is admitted.
 func (s *Shard) closing() bool { return s.Phase != Open }
 
-// Find returns the entry that all requests of a name share, nil if there is none.
-func (s *Shard) Find(name string) *Entry { return s.entries[name] }
-
 // Get returns the entry for a request, made if need be: that of its name, or, if requests of its
 // kind are apart from each other, one of its own or that where others wait. It is not
 // ok if the name is in use for another family, or, as taken says, as no lock at all; then it is one to
@@ -82,12 +79,7 @@ func (s *Shard) Get(name string, kind uint8, route uint64, a *Request, taken boo
 	switch {
 	case g != nil && g.family != family:
 		return g.members[0], false
-	case taken:
-		if r == nil { // for its refusal
-			r = s.makeShared(name, family, route)
-		}
-		return r, false
-	case s.Traits[kind].PerRequestEntry:
+	case !taken && s.Traits[kind].PerRequestEntry:
 		if g != nil {
 			if r := g.readers.For(a); r != nil {
 				return r, true
@@ -95,16 +87,10 @@ func (s *Shard) Get(name string, kind uint8, route uint64, a *Request, taken boo
 		}
 		return s.makeInGroup(name, family, route), true
 	case r == nil:
-		r = s.makeShared(name, family, route)
+		r = s.make(name, family, route) // even if it is taken: for the refusal
+		s.entries[name] = r
 	}
-	return r, true
-}
-
-// makeShared makes the entry that all requests of a name share.
-func (s *Shard) makeShared(name string, family uint8, route uint64) *Entry {
-	r := s.make(name, family, route)
-	s.entries[name] = r
-	return r
+	return r, !taken
 }
 
 // makeInGroup makes an entry of a group, and the group for the first.
@@ -220,36 +206,6 @@ func (s *Shard) readers(r *Entry) *Readers {
 	return nil
 }
 
-// The methods below are for those who look.
-
-// Of are the entries of a name, as many as that at most: the one that all share, and those in its group.
-func (s *Shard) Of(name string, most int) (all []*Entry) {
-	if r := s.entries[name]; r != nil {
-		all = append(all, r)
-	}
-	if g := s.groups[name]; g != nil {
-		all = append(all, g.members[:min(len(g.members), most)]...)
-	}
-	return all
-}
-
-// Names are the names of the shard, as many as that at most, and how many more there may be.
-func (s *Shard) Names(most int) (names []string, more int) {
-	names = make([]string, 0, min(s.Len(), most))
-	for name := range s.entries {
-		names = append(names, name)
-		if len(names) == most {
-			break
-		}
-	}
-	for name := range s.groups {
-		if _, listed := s.entries[name]; !listed && len(names) < most {
-			names = append(names, name)
-		}
-	}
-	return names, max(len(s.entries)+len(s.groups)-len(names), 0)
-}
-
 // FamilyOf is the family that a name is in use for; ok if it is in use.
 func (s *Shard) FamilyOf(name string) (family uint8, ok bool) {
 	if g := s.groups[name]; g != nil {
@@ -275,9 +231,6 @@ func (s *Shard) All() (all []*Entry) {
 
 // Len is how many entries there are.
 func (s *Shard) Len() int { return len(s.entries) + s.grouped }
-
-// Free are the entries that are ready for use again.
-func (s *Shard) Free() []*Entry { return s.free }
 
 // Readers is what the plain readers of a name share.
 type Readers struct {

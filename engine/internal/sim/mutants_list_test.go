@@ -5,14 +5,14 @@ package sim
 var mutants = []mutant{
 	// Acquiring.
 	{"internal/lock/acquire.go", "\t\tr.compensateAcquire(c, inDoubt, o)\n", "", "an acquire without an answer may have been executed"},
-	{"internal/lock/granted.go", "if h.Until() <= o.Now || r.Shard.closing() {", "if r.Shard.closing() {", "a grant may come after its own lease"},
-	{"internal/lock/granted.go", "\tif a == nil {\n\t\tr.compensateAcquire(c, certain, o)\n\t\treturn", "\tif a == nil {\n\t\treturn", "a grant that nobody wants is given back"},
-	{"internal/lock/granted.go", "\tif o.Unacked != nil {\n\t\t// The primary has it", "\tif false {\n\t\t// The primary has it", "a grant counts once replicas have it"},
-	{"internal/lock/granted.go", "\t\tr.compensateAcquire(c, certain, o)\n\t\ta.unacked(o, rd)", "\t\ta.unacked(o, rd)", "a grant that replicas lack is given back"},
+	{"internal/lock/verdict.go", "if h.Until() <= o.Now || r.Shard.closing() {", "if r.Shard.closing() {", "a grant may come after its own lease"},
+	{"internal/lock/verdict.go", "\tif a == nil {\n\t\tr.compensateAcquire(c, certain, o)\n\t\treturn", "\tif a == nil {\n\t\treturn", "a grant that nobody wants is given back"},
+	{"internal/lock/verdict.go", "\tif o.Unacked != nil {\n\t\t// The primary has it", "\tif false {\n\t\t// The primary has it", "a grant counts once replicas have it"},
+	{"internal/lock/verdict.go", "\t\tr.compensateAcquire(c, certain, o)\n\t\ta.unacked(o, rd)", "\t\ta.unacked(o, rd)", "a grant that replicas lack is given back"},
 	{"internal/lock/acquire.go", "does not say what was written before it.\n\t\tr.compensateAcquire(c, certain, o)", "does not say what was written before it.", "an error does not say what was done before it"},
 	{"internal/lock/acquire.go", "\tr.sub.stopLingering()\n}\n\n// acquireReplied", "}\n\n// acquireReplied", "a new waiter needs the subscription"},
-	{"internal/lock/granted.go", "\t\tr.hold = h\n\t\tif w :=", "\t\tif w :=", "a hold keeps the others of its process out"},
-	{"internal/lock/granted.go", "\th.begin(a, o.Now)\n\ta.grant(h, rd)\n\tif h.handOvers", "\ta.grant(h, rd)\n\tif h.handOvers", "a hold is renewed, or its end noticed"},
+	{"internal/lock/verdict.go", "\t\tr.hold = h\n\t\tif w :=", "\t\tif w :=", "a hold keeps the others of its process out"},
+	{"internal/lock/verdict.go", "\th.begin(a, o.Now)\n\ta.grant(h, rd)\n\tif h.handOvers", "\ta.grant(h, rd)\n\tif h.handOvers", "a hold is renewed, or its end noticed"},
 	{"internal/lock/acquire.go", "\t\t\t\tr.refusedFor(o)\n", "", "a head that was refused sleeps until it is woken"},
 	// Waiting.
 	{"internal/lock/sleep.go", "\tw.listen() // the confirmation is an event", "\t// the confirmation is an event", "without the channel nobody wakes the head"},
@@ -29,9 +29,9 @@ var mutants = []mutant{
 	{"internal/waitq/headwait.go", "func (w *HeadWait) Reset() { w.state = idle }", "func (w *HeadWait) Reset() {}", "a try that did not reach the server is over"},
 	// Holding.
 	{"internal/lock/hold.go", "until := sent.Add(lease - margin)", "until := sent.Add(lease + margin)", "a hold ends here before it ends there"},
-	{"internal/lock/granted.go", "\th.acknowledged(o.Sent, lease)", "\th.acknowledged(o.Now, lease)", "a lease counts from the sending"},
+	{"internal/lock/verdict.go", "\th.acknowledged(o.Sent, lease)", "\th.acknowledged(o.Now, lease)", "a lease counts from the sending"},
 	{"internal/lock/hold.go", "\t\tat = min(at, x.maxEnd)\n", "\t\t_ = x\n", "survives: the leases that are asked for end with MaxHold, too"},
-	{"internal/lock/granted.go", "\tif h.watched() {\n\t\th.Port.Renew(RenewFirst, now)\n\t}", "", "a hold is renewed"},
+	{"internal/lock/verdict.go", "\tif h.watched() {\n\t\th.Port.Renew(RenewFirst, now)\n\t}", "", "a hold is renewed"},
 	{"internal/lock/events.go", "\t\tif h.state == live {\n\t\t\th.Port.SetTimer(h.timeOut()) // it was extended", "\t\tif true {\n\t\t\th.Port.SetTimer(h.timeOut()) // it was extended", "the end of a hold goes on with the name"},
 	{"internal/lock/hold.go", "\tif !h.watched() && !h.inheritsLease {\n\t\tat = h.Until()", "\tif false {\n\t\tat = h.Until()", "the end of a fixed lease is told in time"},
 	{"internal/lock/hold_end.go", "\tr.hold, r.lastAttempt = nil, NoAnswer\n", "", "a name goes on after a loss"},
@@ -71,7 +71,7 @@ var mutants = []mutant{
 	// Batches.
 	{"internal/lock/reply.go", "\tr.batchReplied(c, o, rd)\n", "", "rare: what a command has taken along is settled"},
 	{"internal/lock/next.go", "n < maxBatch && r.hold == nil && r.mayTake(first)", "n < maxBatch && r.mayTake(first)", "survives: while there is a hold nobody tries"},
-	{"internal/lock/compensation_batch.go", "\t\tif d.due && d != first {\n", "\t\tif d != first {\n", "survives: what is released once more is released"},
+	{"internal/lock/send.go", "\t\tif d.due && d != first {\n", "\t\tif d != first {\n", "survives: what is released once more is released"},
 	{"internal/lock/command.go", "d != nil && yield(d.ID)", "d != nil && yield(d.ID+1)", "the compensations that are due are those that are settled"},
 	{"internal/lock/command.go", "slices.Collect(c.BatchedIDs), d.ID)", "[]int64{}, d.ID)", "survives: a compensation that is forgiven while its release is out is one that the server has forgotten"},
 	{"internal/lock/command.go", "\treturn c.req != nil || c.Batched != 0 || c.Action", "\treturn c.req != nil || c.Action", "survives: what is not sent is chosen again, without the try"},
@@ -226,7 +226,7 @@ var mutants = []mutant{
 	// FencedMutex.
 	{"internal/kind/fenced.go", "lock.Traits{Batches: true}", "lock.Traits{LocalHandOver: true}", "each hold has a token of its own"},
 	{"internal/kind/wire.go", "\t\tcase i == 0:", "\t\tcase i == 1:", "the token comes after the code"},
-	{"internal/lock/granted.go", "\t\tif o.Token != 0 {", "\t\tif false {", "a hold has the token of its grant"},
+	{"internal/lock/verdict.go", "\t\tif o.Token != 0 {", "\t\tif false {", "a hold has the token of its grant"},
 	{"internal/lock/hold.go", "\tif h = h.Root(); h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "\tif h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "a re-entry has the token of its hold"},
 	{"internal/driver/reply.go", "\t\tv, o.Token, o.Holder = ", "\t\tv, _, o.Holder = ", "a token reaches its hold"},
 	// FairMutex.
@@ -244,7 +244,7 @@ var mutants = []mutant{
 	{"internal/driver/command.go", "verb == \"SPUBLISH\" || !t.Client.Clustered()", "true", "survives: one who lives asks again in time"},
 	// PermitSemaphore.
 	{"internal/kind/permit.go", "MultiHolder: true, ", "", "those who hold permits are in nobody's way"},
-	{"internal/lock/granted.go", "\t\th.Entry = r.Shard.makeInGroup(r.Name, r.family, r.Route)\n", "", "a grant of permits leaves the queue"},
+	{"internal/lock/verdict.go", "\t\th.Entry = r.Shard.makeInGroup(r.Name, r.family, r.Route)\n", "", "a grant of permits leaves the queue"},
 	{"internal/lock/fairqueue.go", "return id | int64(a.Permits)", "return id", "an owner's number says how many permits it has"},
 	{"internal/lock/hold_end.go", "kind.MultiHolder && byte(h.ID) != 0", "false && byte(h.ID) != 0", "if one of several permits is gone, the others are given back"},
 	{"internal/lock/sleep.go", "\t\td = min(d, w.longestSleep())\n\t}\n\t// The answer", "\t}\n\t// The answer", "a waiter that nobody tells anything looks now and then"},
@@ -261,7 +261,7 @@ var mutants = []mutant{
 	// A release and the acquire of the next one.
 	{"internal/lock/reply.go", "\t\tr.releaseReplied(&release, &one, rd)\n", "", "a release that goes with an acquire is one"},
 	{"internal/lock/reply.go", "release.hold = Releasing, h.ID", "release.hold = Decrementing, h.ID", "rare: if its answer is lost, it may have been executed"},
-	{"internal/lock/compensation_batch.go", "\th.mustRelease = true // if this is in vain", "\t// if this is in vain", "rare: a release that was in vain with an acquire is repeated alone"},
+	{"internal/lock/send.go", "\th.mustRelease = true // if this is in vain", "\t// if this is in vain", "rare: a release that was in vain with an acquire is repeated alone"},
 	{"internal/lock/grant.go", "return t.Acks != 0 ||", "return", "replicas acknowledge each holder"},
 	{"internal/lock/release.go", "h.handOvers > 0 && c.Batched == 0 {", "h.handOvers > 0 {", "rare: no turn is skipped by that"},
 	{"internal/driver/reply.go", "\t\tcase i > n:\n\t\t\to.Token = e.Int\n", "\t\tcase i > n:\n", "a token of a grant that went with a release reaches its hold"},
