@@ -7,6 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
@@ -184,7 +185,7 @@ func (c *heldContext) carried(e *Engine, k driver.Key) *lockHold {
 		case !ok:
 		case k.Kind.Reenters(kind.Kind(found.Kind)):
 			return holdOf(found)
-		case other == nil && k.Kind.Family() == kind.Kind(found.Kind).Family() && !k.Kind.Traits().MultiHolder:
+		case other == nil && k.Kind.Family() == kind.Kind(found.Kind).Family() && k.Kind.Traits().Entries != lock.PerGrant:
 			other = holdOf(found)
 		}
 	}

@@ -37,7 +37,7 @@ func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	k := kind.Kind(cmd.Kind)
 	switch cmd.Action {
 	case lock.Acquiring:
-		if k.Traits().ServerQueue {
+		if k.Traits().Waiting == lock.Queueing {
 			return script.AppendFair(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Lease, cmd.Head)
 		}
 		if h := cmd.Writer(); h != nil {
@@ -67,7 +67,7 @@ func (t *Table) queue(k kind.Kind, name string) script.Queue {
 
 // AppendForce encodes that a lock is taken away, from that owner or from any.
 func (t *Table) AppendForce(dst []byte, form resp.ScriptForm, k Key, owner string) []byte {
-	if k.Kind.Traits().ServerQueue {
+	if k.Kind.Traits().Waiting == lock.Queueing {
 		return script.AppendFairForce(dst, form, t.queue(k.Kind, k.Name), owner)
 	}
 	return k.Kind.AppendForce(dst, form, k.Name, owner, t.Verb())
@@ -92,7 +92,7 @@ func (c *command) appendBatch(dst []byte, form resp.ScriptForm) []byte {
 func (t *Table) AppendRelease(dst []byte, form resp.ScriptForm, k kind.Kind, name string, id int64, rest time.Duration) []byte {
 	owner, nobody := k.Owner(t.ID, id), k.Owner(t.ID, -id)
 	switch {
-	case k.Traits().ServerQueue:
+	case k.Traits().Waiting == lock.Queueing:
 		return script.AppendFairRelease(dst, form, t.queue(k, name), owner, nobody, max(rest, 0))
 	case rest > 0:
 		return k.AppendRetire(dst, form, name, owner, nobody, rest, t.Verb())

@@ -37,7 +37,7 @@ func (w *subscription) SetTimer(at clock.Instant) {
 func (w *subscription) Listen(r *lock.Entry, k uint8, owner int64) {
 	t := ShardOf(r).Table
 	name := t.Channel(Key{r.Name, kind.Kind(k)}).Name()
-	if kind.Kind(k).Traits().ServerQueue {
+	if kind.Kind(k).Traits().Waiting == lock.Queueing {
 		name = t.queue(kind.Kind(k), r.Name).ChannelOf(OwnerOf(r, k, owner))
 	}
 	w.channel.Init(name, w)

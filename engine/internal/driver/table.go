@@ -82,10 +82,13 @@ type Table struct {
 func (t *Table) Init(cfg Config) {
 	t.Config = cfg
 	t.closing.emptied = make(chan struct{}, 1)
+	if t.Lock.LongestSleep = lock.LongestSleep; t.Slotted {
+		t.Lock.LongestSleep = lock.LongestSleepMissed
+	}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Table = t
-		s.Locks.Init(s, &t.Lock, kind.Traits(), t.Slotted)
+		s.Locks.Init(s, &t.Lock, kind.Traits())
 	}
 }
 

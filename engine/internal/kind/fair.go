@@ -8,6 +8,6 @@ var fair = row{
 	name:    "fair",
 	channel: mutex.channel,
 	family:  Queue,
-	traits:  lock.Traits{PerRequestEntry: true, ServerQueue: true},
+	traits:  lock.Traits{Entries: lock.PerRequest, Waiting: lock.Queueing},
 	wire:    hash,
 }

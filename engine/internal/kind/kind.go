@@ -86,14 +86,14 @@ func (k Kind) Owner(engine string, id int64) script.Owner {
 
 // Reenters reports whether it re-enters a hold of the other kind.
 func (k Kind) Reenters(other Kind) bool {
-	if table[k].traits.MultiHolder {
+	if table[k].traits.Entries == lock.PerGrant {
 		return false
 	}
 	return k == other || !table[k].alone && k.Family() == other.Family()
 }
 
 // Polls reports whether its waiters poll: then a release is announced nowhere.
-func (k Kind) Polls() bool { return table[k].traits.Polls }
+func (k Kind) Polls() bool { return table[k].traits.Waiting == lock.Polling }
 
 // Channel is where the release of a lock is announced, with a verb (PUBLISH and its
 // relatives); the zero Channel if its waiters poll.

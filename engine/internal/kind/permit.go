@@ -12,7 +12,7 @@ var permit = row{
 	name:    "permit",
 	channel: script.PermitChannel,
 	family:  Permits,
-	traits:  lock.Traits{MultiHolder: true, Noun: "semaphore"},
+	traits:  lock.Traits{Entries: lock.PerGrant, Noun: "semaphore"},
 	wire: wire{
 		take:    script.AppendPermitTake,
 		release: script.AppendPermitRelease,

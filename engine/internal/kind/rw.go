@@ -15,7 +15,7 @@ var read = row{
 	name:    "read",
 	channel: rwChannel,
 	family:  RW,
-	traits:  lock.Traits{PerRequestEntry: true, JoinsReaders: true, LocalHandOver: true},
+	traits:  lock.Traits{Entries: lock.PerReader, LocalHandOver: true},
 	alone:   true,
 	wire: wire{
 		acquire: func(dst []byte, form resp.ScriptForm, key string, o script.Owner, lease time.Duration) []byte {

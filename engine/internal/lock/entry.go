@@ -9,7 +9,7 @@ import (
 
 // An Entry is the local state of one lock name: its hold and its waiters in this
 // process, and the one command of the name that may be on the wire. A name that several may
-// hold at once, or whose waiters queue at the server, has one for each request (Traits.PerRequestEntry): on
+// hold at once, or whose waiters queue at the server, has one for each request (Traits.Entries): on
 // the server they are owners that know nothing of each other, and here, too.
 //
 // Those who only read share one of these, and a grant; see readers.go.

@@ -68,5 +68,3 @@ func (r *Entry) extendReplied(c *Command, o *Outcome, rd *Ready) {
 	x.finish(err)
 }
 
-// Extends reports whether an Extend of the hold is under way.
-func (h *Hold) Extends() bool { return h.extra != nil && h.extra.extend != nil }

@@ -26,12 +26,12 @@ func (a *Request) owner() int64 {
 
 // drawOwner returns the owner of the next try.
 func (r *Entry) drawOwner(a *Request) int64 {
-	for r.Shard.Traits[a.Kind].MultiHolder {
+	for r.Shard.Traits[a.Kind].Entries == PerGrant {
 		if id := r.Shard.NewID() &^ math.MaxUint8; id != 0 {
 			return id | int64(a.Permits)
 		}
 	}
-	if !r.Shard.Traits[a.Kind].ServerQueue || a.Try {
+	if r.Shard.Traits[a.Kind].Waiting != Queueing || a.Try {
 		return r.Shard.NewID()
 	}
 	x := a.More()

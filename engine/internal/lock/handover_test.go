@@ -494,7 +494,9 @@ func TestWait_BehindAHold_LooksIfNoRenewalDoes(t *testing.T) {
 		"renewed every twenty minutes": {0, time.Hour, false, 15 * time.Second, 30 * time.Second},
 	} {
 		l := newHandOverLab(t)
-		l.cfg.Lease, l.MayMiss = x.watchdog, x.clustered
+		if l.cfg.Lease = x.watchdog; x.clustered {
+			l.cfg.LongestSleep = LongestSleepMissed
+		}
 		r := l.name()
 		c := new(caller)
 		c.Init(c)

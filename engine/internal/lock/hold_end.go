@@ -62,8 +62,8 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 	// Of several permits only some may be gone. Where there is a queue, the owner may be in it again: a
 	// replica was promoted that has not heard of the grant.
 	kind := &r.Shard.Traits[h.Kind]
-	several := kind.MultiHolder && byte(h.ID) != 0
-	if why != KeyOverwritten && (why != RemovedOnServer || several || kind.ServerQueue) {
+	several := kind.Entries == PerGrant && byte(h.ID) != 0
+	if why != KeyOverwritten && (why != RemovedOnServer || several || kind.Waiting == Queueing) {
 		r.compensateGrant(h, max(h.serverUntil, now))
 	}
 }

@@ -140,3 +140,6 @@ func (s *Shard) Free() []*Entry { return s.free }
 
 // Find returns the entry that all requests of a name share, nil if there is none.
 func (s *Shard) Find(name string) *Entry { return s.entries[name] }
+
+// Extends reports whether an Extend of the hold is under way.
+func (h *Hold) Extends() bool { return h.extra != nil && h.extra.extend != nil }

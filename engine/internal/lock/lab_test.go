@@ -32,9 +32,9 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	l := &lab{t: t, now: clock.Instant(time.Hour), cfg: Config{
-		Lease: 30 * time.Second, CommandTimeout: 3 * time.Second, AckTimeout: time.Second,
+		Lease: 30 * time.Second, CommandTimeout: 3 * time.Second, AckTimeout: time.Second, LongestSleep: LongestSleep,
 	}}
-	l.Init(l, &l.cfg, kinds, false)
+	l.Init(l, &l.cfg, kinds)
 	return l
 }
 
@@ -42,11 +42,11 @@ func newLab(t *testing.T) *lab {
 var kinds = []Traits{
 	0:       {LocalHandOver: true, Batches: true},
 	1:       {LocalHandOver: true, Batches: true},
-	polling: {Polls: true, LocalHandOver: true, Batches: true},
+	polling: {Waiting: Polling, LocalHandOver: true, Batches: true},
 	fenced:  {Batches: true},
-	queued:  {ServerQueue: true},
-	permits: {MultiHolder: true},
-	reading: {PerRequestEntry: true, JoinsReaders: true},
+	queued:  {Waiting: Queueing},
+	permits: {Entries: PerGrant},
+	reading: {Entries: PerReader},
 }
 
 func (l *lab) Now() clock.Instant                          { return l.now }

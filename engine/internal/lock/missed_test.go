@@ -18,7 +18,9 @@ func TestWait_HolderElsewhere_SleepIsBounded(t *testing.T) {
 		{true, false, time.Second},
 	} {
 		l := newLab(t)
-		l.MayMiss = x.clustered
+		if x.clustered {
+			l.cfg.LongestSleep = LongestSleepMissed
+		}
 		r := l.name()
 		l.ask(r, false)
 		l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})

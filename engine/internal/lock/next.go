@@ -116,7 +116,7 @@ func (r *Entry) sendCompensations(rd *Ready) bool {
 	if first == nil {
 		return false
 	}
-	alike = alike && !r.Shard.Traits[first.kind].ServerQueue // each leaves the queue, too
+	alike = alike && r.Shard.Traits[first.kind].Waiting != Queueing // each leaves the queue, too
 	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headNext && r.serveHead(rd) || r.serveTry(rd) || r.serveHead(rd)) {
 		r.Cmd.Server = r.Shard.ServerOf(r.Route)
 		r.addCompensations()

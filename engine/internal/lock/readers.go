@@ -53,7 +53,7 @@ const releaseFor = 10 * time.Millisecond
 // joins reports whether a is plain, and of a kind that shares a grant.
 func (r *Entry) joins(a *Request) bool {
 	cfg := r.Shard.Config
-	return r.Shard.Traits[a.Kind].JoinsReaders && cfg.HandOverFor >= yieldFor && a.plain() &&
+	return r.Shard.Traits[a.Kind].Entries == PerReader && cfg.HandOverFor >= yieldFor && a.plain() &&
 		a.Acks == 0 && (a.AcksGiven || cfg.Replicas == 0)
 }
 

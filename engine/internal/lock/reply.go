@@ -121,7 +121,7 @@ func (r *Entry) compensationReplied(c *Command, o *Outcome) {
 // compensateAcquire notes that what an acquire took, or may have taken, is to be given back.
 func (r *Entry) compensateAcquire(c *Command, g certainty, o *Outcome) {
 	until := o.Now.Add(c.Lease)
-	if r.Shard.Traits[c.Kind].ServerQueue {
+	if r.Shard.Traits[c.Kind].Waiting == Queueing {
 		until = until.Add(r.Shard.Config.Room)
 		r.abandonOwner(c)
 		for d := r.compensations; d != nil; d = d.next {

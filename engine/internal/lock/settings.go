@@ -23,19 +23,34 @@ func (t shortInstant) until(now clock.Instant) time.Duration {
 
 // Traits is what the core needs to know of a kind of lock.
 type Traits struct {
-	Polls           bool // waiters poll: a release is announced nowhere
-	LocalHandOver   bool // a grant may be handed over without a command
-	Batches         bool // one command may release several owners, and acquire, too
-	PerRequestEntry bool // each request has an Entry of its own, with the grant that it gets
-	JoinsReaders    bool // but those who want nothing else share one; see readers.go
-	ServerQueue     bool // a refusal queues the owner on the server; see fairqueue.go
-	// MultiHolder: there are permits for many. Those who wait share an Entry, and a grant, of one
-	// permit or more, has one of its own from its grant on.
-	MultiHolder bool
-	Noun        string // what its name is, for people; "": a lock
-	// Family is the kinds that share a name: what they hold excludes each other.
-	Family uint8
+	Entries       Entries
+	Waiting       Waiting
+	LocalHandOver bool   // a grant may be handed over without a command
+	Batches       bool   // one command may release several owners, and acquire, too
+	Noun          string // what its name is, for people; "": a lock
+	Family        uint8  // the kinds that share a name: what they hold excludes each other
 }
+
+// Entries says how many a name has.
+type Entries uint8
+
+// The numbers.
+const (
+	PerName    Entries = iota // one for all requests
+	PerRequest                // one for each, with the grant that it gets
+	PerReader                 // the same, but those who want nothing else share one; see readers.go
+	PerGrant                  // those who wait share one; a grant, of one permit or more, has its own
+)
+
+// Waiting is how those who were refused wait.
+type Waiting uint8
+
+// The ways.
+const (
+	Listening Waiting = iota // for a message
+	Queueing                 // in a queue on the server, each for a message to its owner; see fairqueue.go
+	Polling                  // a release is announced nowhere
+)
 
 // ServerID names a server; 0 is none.
 type ServerID uint32
@@ -53,6 +68,9 @@ type Config struct {
 
 	// Room is how long the server waits for an owner in a queue, for each place.
 	Room time.Duration
+
+	// LongestSleep is for a head that listens: LongestSleep, or LongestSleepMissed in a cluster.
+	LongestSleep time.Duration
 }
 
 // MaxDuration bounds durations, so that instants cannot overflow. One that the server is

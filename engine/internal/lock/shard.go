@@ -18,10 +18,9 @@ import (
 //  2. An entry that is not Detached is in one of the two maps. One that is Detached is in none, and serves
 //     another name later, unless it is Pinned.
 type Shard struct {
-	Port    // what surrounds it; never changes, nor do the next three
+	Port    // what surrounds it; never changes, nor do the next two
 	Config  *Config
 	Traits  []Traits // of each kind
-	MayMiss bool     // a subscriber may miss a message: in a cluster
 	Phase   Phase
 	Count   Counters
 	entries map[string]*Entry
@@ -54,8 +53,8 @@ type group struct {
 const maxFree = 64
 
 // Init sets up an empty shard.
-func (s *Shard) Init(port Port, cfg *Config, traits []Traits, mayMiss bool) {
-	s.Port, s.Config, s.Traits, s.MayMiss = port, cfg, traits, mayMiss
+func (s *Shard) Init(port Port, cfg *Config, traits []Traits) {
+	s.Port, s.Config, s.Traits = port, cfg, traits
 	s.entries = make(map[string]*Entry)
 }
 
@@ -79,7 +78,7 @@ func (s *Shard) Get(name string, kind uint8, route uint64, a *Request, taken boo
 	switch {
 	case g != nil && g.family != family:
 		return g.members[0], false
-	case !taken && s.Traits[kind].PerRequestEntry:
+	case !taken && (s.Traits[kind].Entries == PerRequest || s.Traits[kind].Entries == PerReader):
 		if g != nil {
 			if r := g.readers.For(a); r != nil {
 				return r, true

@@ -58,14 +58,14 @@ const (
 
 // longestSleep has a random part, so that heads that fell asleep together do not wake together.
 func (w *Subscription) longestSleep() time.Duration {
-	most := LongestSleep
+	most := w.res.Shard.Config.LongestSleep
 	kind, polls := w.res.headKind()
 	switch k := &w.res.Shard.Traits[kind]; {
 	case polls:
 		return verifyEvery
 	case !w.Hears():
 		most = waitq.Poll
-	case w.res.Shard.MayMiss, k.MultiHolder, k.ServerQueue:
+	case k.Entries == PerGrant, k.Waiting == Queueing:
 		most = LongestSleepMissed
 	}
 	return most/2 + w.res.Shard.Draw(most/2)

@@ -51,13 +51,13 @@ func (r *Entry) headKind() (kind uint8, polls bool) {
 	default:
 		return 0, false
 	}
-	return kind, r.Shard.Traits[kind].Polls
+	return kind, r.Shard.Traits[kind].Waiting == Polling
 }
 
 // listen subscribes to the channel, once, unless the head polls.
 func (w *Subscription) listen() {
 	if kind, polls := w.res.headKind(); !polls && w.Listen() {
-		w.own = w.res.Shard.Traits[kind].ServerQueue
+		w.own = w.res.Shard.Traits[kind].Waiting == Queueing
 		w.Port.Listen(w.res, kind, w.res.First().owner())
 	}
 }

@@ -178,7 +178,7 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	l.cfg.Lease = 10 * time.Minute
-	l.MayMiss = true
+	l.cfg.LongestSleep = LongestSleepMissed
 	r := l.name()
 	a := l.ask(r, false)
 	l.reply(r, Outcome{})

@@ -47,7 +47,7 @@ func (a *Request) end() {
 // wakes reports whether the sleep of a is over for the next one: a slept until a message came, and
 // that one polls; or it wants fewer permits, and there may be as many.
 func (r *Entry) wakes(a, next *Request) bool {
-	return r.Shard.Traits[next.Kind].Polls && !r.Shard.Traits[a.Kind].Polls || next.Permits < a.Permits
+	return r.Shard.Traits[next.Kind].Waiting == Polling && r.Shard.Traits[a.Kind].Waiting != Polling || next.Permits < a.Permits
 }
 
 // fail ends the request without the lock, for the given reason.
@@ -173,7 +173,7 @@ func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 		return
 	}
 	r.lastAttempt = HeldHere
-	if r.Shard.Traits[c.Kind].MultiHolder {
+	if r.Shard.Traits[c.Kind].Entries == PerGrant {
 		h.Entry = r.Shard.makeInGroup(r.Name, r.family, r.Route)
 		h.Entry.hold = h // it is in nobody's way: the next one tries at once
 	} else {
@@ -216,5 +216,5 @@ func (r *Entry) lateGrant(a *Request, o *Outcome, rd *Ready) {
 // tooMany reports whether the refusal of an orphan says nothing to the one that is first now: it
 // wants fewer permits.
 func (r *Entry) tooMany(c *Command, next *Request) bool {
-	return r.Shard.Traits[c.Kind].MultiHolder && next.Permits < uint8(c.ID)
+	return r.Shard.Traits[c.Kind].Entries == PerGrant && next.Permits < uint8(c.ID)
 }
