@@ -243,7 +243,7 @@ var mutants = []mutant{
 	{"internal/lock/events.go", "\tif !w.over {\n\t\tw.act(w.Message(), rd)\n", "\tif kind, _ := w.res.headKind(); !w.over && w.res.Shard.Traits[kind].Waiting != Queueing {\n\t\tw.act(w.Message(), rd)\n", "a waiter for a FairMutex hears that it is its turn"},
 	{"internal/driver/command.go", "verb == \"SPUBLISH\" || !t.Client.Clustered()", "true", "survives: one who lives asks again in time"},
 	// PermitSemaphore.
-	{"internal/kind/permit.go", "Entries: PerGrant, ", "", "those who hold permits are in nobody's way"},
+	{"internal/kind/permit.go", "Entries: lock.PerGrant, ", "", "those who hold permits are in nobody's way"},
 	{"internal/lock/verdict.go", "\t\th.Entry = r.Shard.makeInGroup(r.Name, r.family, r.Route)\n", "", "a grant of permits leaves the queue"},
 	{"internal/lock/fairqueue.go", "return id | int64(a.Permits)", "return id", "an owner's number says how many permits it has"},
 	{"internal/lock/hold_end.go", "kind.Entries == PerGrant && byte(h.ID) != 0", "false && byte(h.ID) != 0", "if one of several permits is gone, the others are given back"},
