@@ -72,7 +72,7 @@ func TestCycles_Samples_AreFound(t *testing.T) {
 // An asker reads what anybody may claim: waits without end, each of which leads to each other.
 func TestCycles_ManyClaims_TakeTimeInProportion(t *testing.T) {
 	t.Parallel()
-	const n = 100_000
+	const n = 30_000
 	for what, of := range map[string]func(i int) Wait{
 		"all want what all hold": func(int) Wait { return wait("x", "x") },
 		"a chain":                func(i int) Wait { return wait(fmt.Sprint(i+1), fmt.Sprint(i)) },
@@ -84,7 +84,7 @@ func TestCycles_ManyClaims_TakeTimeInProportion(t *testing.T) {
 		}
 		began := cputime.Now()
 		cycles := Cycles(waits)
-		if took := began.Elapsed(); took > 10*time.Second { // it takes 0.2 s, and took minutes
+		if took := began.Elapsed(); took > 10*time.Second { // it takes 0.1 s, and took a minute
 			t.Errorf("%s: %d cycles after %v", what, len(cycles), took)
 		}
 	}
