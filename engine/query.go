@@ -174,6 +174,10 @@ func (q *query[T]) unanswered(why error) {
 		q.end(resp.Value{}, why)
 		return
 	}
+	if resp.Unreadable(why) {
+		q.end(resp.Value{}, lockerr.Wrap(ErrUnavailable, why))
+		return
+	}
 	q.wait(why)
 }
 

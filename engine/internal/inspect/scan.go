@@ -220,7 +220,7 @@ func (s *Scan) send(ctx context.Context, all []*command) error {
 		}
 		var again []*command
 		for _, c := range left {
-			if _, answered := c.err.(*resp.ServerError); c.err != nil && !answered {
+			if _, answered := c.err.(*resp.ServerError); c.err != nil && !answered && !resp.Unreadable(c.err) {
 				again = append(again, c)
 			}
 		}
