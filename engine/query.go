@@ -108,6 +108,8 @@ func (m Mutex) check(ctx context.Context) error {
 		return lockerr.ErrNoContext
 	case ctx.Err() != nil:
 		return lockerr.Wrap(lockerr.NotAsked, context.Cause(ctx))
+	case m.home.table.Closing():
+		return ErrClosed
 	}
 	return nil
 }
