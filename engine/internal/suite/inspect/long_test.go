@@ -17,8 +17,8 @@ import (
 func TestList_LongNames_AreListed(t *testing.T) {
 	t.Parallel()
 	s := testkit.Server(t)
-	e := testkit.Open(t, s.URL(), inspected)
-	const locks = 600
+	e := testkit.Open(t, s.URL(), inspected, testkit.Patient)
+	const locks = 300
 	s.Do("EVAL", `for i = 1, ARGV[1] do local k = string.rep('x', 65000) .. i
 		redis.call('HSET', k, '0f5ae6ca-8d7b-4d28-a2f6-3d5f6b9c7a11:39', 1); redis.call('PEXPIRE', k, 600000) end`, "0", fmt.Sprint(locks))
 	before := e.Stats()
@@ -91,7 +91,7 @@ func TestInspect_RepliesTooLong_AreAskedForOnce(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s := testkit.Server(t)
-			e := testkit.Open(t, s.URL(), inspected)
+			e := testkit.Open(t, s.URL(), inspected, testkit.Patient)
 			testkit.MustLock(t, e.Mutex("lock"))
 			c.prepare(s)
 			before := e.Stats().Reconnects
