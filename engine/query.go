@@ -108,6 +108,8 @@ func (m Mutex) check(ctx context.Context) error {
 		return lockerr.ErrNoContext
 	case ctx.Err() != nil:
 		return lockerr.Wrap(lockerr.NotAsked, context.Cause(ctx))
+	case m.home.table.Closing():
+		return ErrClosed
 	}
 	return nil
 }
@@ -172,6 +174,10 @@ func (q *query[T]) unanswered(why error) {
 	q.mu.Unlock()
 	if q.effect == writesOnce {
 		q.end(resp.Value{}, why)
+		return
+	}
+	if resp.Unreadable(why) {
+		q.end(resp.Value{}, lockerr.Wrap(ErrUnavailable, why))
 		return
 	}
 	q.wait(why)

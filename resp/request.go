@@ -1,6 +1,9 @@
 package resp
 
-import "github.com/pawl-lock/pawl/resp/internal/request"
+import (
+	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
 
 // What a program exchanges with a Client.
 type (
@@ -79,6 +82,14 @@ const (
 // the cause. Both are nil for a refusal, and for errors of others. It calls no method of
 // an error, so it may be used on event loops, where no code of a user may run.
 func Outcome(err error) (class, cause error) { return request.Outcome(err) }
+
+// Unreadable reports whether err is the Err of a Request whose reply came and could not be read, which has cost the
+// connection: it is longer than any reply may be. Another try would cost the next one. It calls no method of an error.
+func Unreadable(err error) bool {
+	_, cause := Outcome(err)
+	_, is := cause.(*wire.ProtocolError)
+	return is
+}
 
 // NotSent is the Err of a Request that was never sent, for the given cause. It is for what
 // takes the place of a Client, such as a simulation.

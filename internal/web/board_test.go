@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 )
@@ -56,5 +57,28 @@ func TestHistory_ManyLocks_IsBounded(t *testing.T) {
 	}
 	if _, events := h.of("500"); len(events) != maxEvents || events[0].To != 100 {
 		t.Errorf("%d events, the latest %+v", len(events), events[0])
+	}
+}
+
+func TestHistory_LongNames_IsBounded(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var h history
+	name := func(i int) string { return fmt.Sprint(i) + strings.Repeat("x", 64<<10) }
+	const locks = 4 * maxNames / (64 << 10)
+	for i := range locks {
+		h.add(idOf(name(i)), name(i), event{What: "held"})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 2*maxNames {
+		t.Errorf("the heap has grown by %d MiB", grown>>20)
+	}
+	if _, events := h.of(idOf(name(0))); events != nil {
+		t.Errorf("the oldest is not forgotten: %v", events)
+	}
+	if _, events := h.of(idOf(name(locks - 1))); len(events) != 1 {
+		t.Errorf("the latest is forgotten: %v", events)
 	}
 }

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// maxEvents is how many events of one lock are kept, maxTrails of how many locks.
+	// maxEvents is how many events of one lock are kept, maxTrails of how many locks, if their names have no more
+	// than maxNames bytes.
 	maxEvents = 32
 	maxTrails = 20_000
 )
@@ -28,6 +29,7 @@ type history struct {
 	mu     sync.Mutex
 	trails map[string]*list.Element // by the id of the lock
 	order  list.List                // of *trail; the latest event is at the back
+	names  int                      // bytes
 }
 
 type trail struct {
@@ -43,10 +45,11 @@ func (h *history) add(id, name string, e event) {
 	}
 	at := h.trails[id]
 	if at == nil {
-		if len(h.trails) >= maxTrails {
-			oldest := h.order.Front()
-			delete(h.trails, oldest.Value.(*trail).id)
-			h.order.Remove(oldest)
+		h.names += len(name)
+		for len(h.trails) >= maxTrails || h.names > maxNames && len(h.trails) > 0 {
+			oldest := h.order.Remove(h.order.Front()).(*trail)
+			delete(h.trails, oldest.id)
+			h.names -= len(oldest.name)
 		}
 		at = h.order.PushBack(&trail{id: id, name: name})
 		h.trails[id] = at

@@ -92,7 +92,8 @@ func (s *source) run(ctx context.Context) {
 	}
 }
 
-// look lists all locks, and publishes. Rows stay that a look did not reach because of an error.
+// look lists all locks, and publishes. Of the rows that a look with an error has not found, those stay whose lease runs: they
+// may be on the server that has failed.
 func (s *source) look(ctx context.Context) {
 	s.looks++
 	began := time.Now()
@@ -123,7 +124,7 @@ func (s *source) look(ctx context.Context) {
 	}
 	now := time.Now()
 	for name, r := range s.rows {
-		if r.seen == s.looks || st.Error != "" && len(s.rows) <= maxRows {
+		if r.seen == s.looks || st.Error != "" && r.lease.After(now) && len(s.rows) <= maxRows {
 			continue
 		}
 		delete(s.rows, name)

@@ -141,6 +141,23 @@ func TestStream_ServerIsAway_KeepsRowsAndSaysSo(t *testing.T) {
 	st.until("they are gone", func(rows map[string]row) bool { return st.status["error"] == nil && len(rows) == 0 })
 }
 
+// While one node of a cluster is down, every look has an error; locks of the others come and go.
+func TestStream_NodeIsDown_ForgetsWhoseLeaseHasEnded(t *testing.T) {
+	t.Parallel()
+	f := new(fake)
+	f.many(3, "a:1")
+	f.set(func() { f.locks["orders:00001"].TTL = time.Second })
+	p := serve(t, f)
+	st := follow(t, p, "")
+	st.until("all are there", func(rows map[string]row) bool { return len(rows) == 3 })
+	f.set(func() {
+		f.err = errors.New("a node is down")
+		delete(f.locks, "orders:00001")
+		delete(f.locks, "orders:00002") // that may be on the node
+	})
+	st.until("a lease has ended", func(rows map[string]row) bool { return st.status["error"] != nil && st.status["locks"] == 2.0 && len(rows) == 2 })
+}
+
 func TestStream_TooManyLocks_ShowsSome(t *testing.T) {
 	t.Parallel()
 	f := new(fake)

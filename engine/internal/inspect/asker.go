@@ -50,10 +50,8 @@ var ErrSlow = errors.New("the server did not publish the question in time")
 // Ask asks all engines. It returns when all that listen have answered, when Patience is over since the question
 // was published, or when ctx ends.
 func (w *World) Ask(ctx context.Context, about, text string) Answers {
-	var id [16]byte
-	w.RandRead(id[:])
-	q := &Question{ID: hex.EncodeToString(id[:]), DB: w.DB, About: about, Text: []byte(text), Millis: Patience.Milliseconds()}
-	q.Reply = replyPrefix + q.ID
+	q := &Question{DB: w.DB, About: about, Text: []byte(text), Millis: Patience.Milliseconds()}
+	w.name(q)
 	a := &asker{id: q.ID, seen: make(map[string]bool), listens: make(chan struct{}), news: make(chan struct{}, 1)}
 	a.channel.Init(q.Reply, a)
 	a.channel.Quiet = true
@@ -85,6 +83,20 @@ func (w *World) Ask(ctx context.Context, about, text string) Answers {
 		}
 	}
 	return Answers{All: a.all, Silent: int(max(p.receivers-a.answered, 0))}
+}
+
+// name gives a question its id, and a channel for the answers. In a cluster that is on the server that publishes the
+// question: another one may be down.
+func (w *World) name(q *Question) {
+	for range 1000 {
+		var id [16]byte
+		w.RandRead(id[:])
+		q.ID = hex.EncodeToString(id[:])
+		q.Reply = replyPrefix + q.ID
+		if w.Client.AddrOf(w.Client.Route(q.Reply)) == w.Client.AddrOf(w.Client.Route(Channel)) {
+			return
+		}
+	}
 }
 
 // asker collects the answers to one question.

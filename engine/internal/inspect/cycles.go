@@ -28,23 +28,32 @@ func (a *Answer) Waits() (all []Wait) {
 // the last for one that the first holds. Of waits that are all stuck together it has one of the shortest lists.
 //
 // A wait leads to a target, a name with what it is wanted for, and a target to the waits whose callers hold it: a
-// reader is kept out by writers only. So the graph has no more edges than there are waits and holds.
+// reader is kept out by writers only. So the graph has no more edges than there are waits and holds, and
+// claims without end take no longer than it takes to read them.
 func Cycles(waits []Wait) (all [][]int) {
-	g := graph{wanted: make([]target, len(waits)), holders: make(map[target][]int)}
+	g := graph{wanted: make([]int, len(waits))}
+	index := make(map[target]int)
+	node := func(t target) int {
+		i, known := index[t]
+		if !known {
+			i = len(waits) + len(g.holders)
+			index[t] = i
+			g.holders = append(g.holders, nil)
+		}
+		return i
+	}
 	for i := range waits {
 		w := &waits[i]
-		g.wanted[i] = target{w.Name, w.Kind == "read"}
+		g.wanted[i] = node(target{w.Name, w.Kind == "read"})
 		for _, c := range w.Under {
-			g.add(target{string(c.Name), false}, i)
+			g.add(node(target{string(c.Name), false}), i)
 			if c.Kind != "read" {
-				g.add(target{string(c.Name), true}, i)
+				g.add(node(target{string(c.Name), true}), i)
 			}
 		}
 	}
-	for _, stuck := range g.components(len(waits)) {
-		if cycle := g.shortest(stuck); cycle != nil {
-			all = append(all, cycle)
-		}
+	for _, stuck := range g.components() {
+		all = append(all, g.shortest(stuck))
 	}
 	return all
 }
@@ -55,58 +64,59 @@ type target struct {
 	shared bool
 }
 
+// graph has a node for each wait, by its index, and behind them one for each target.
 type graph struct {
-	wanted  []target
-	holders map[target][]int // in order
+	wanted  []int   // the target of each wait
+	holders [][]int // of each target the waits whose callers hold it, in order
 }
 
-func (g *graph) add(t target, wait int) {
-	if of := g.holders[t]; len(of) == 0 || of[len(of)-1] != wait {
-		g.holders[t] = append(of, wait)
+// next are the nodes that one leads to.
+func (g *graph) next(node int) []int {
+	if node < len(g.wanted) {
+		return g.wanted[node : node+1]
 	}
+	return g.holders[node-len(g.wanted)]
 }
 
-// next are the waits whose callers hold what i waits for, but for i itself.
-func (g *graph) next(i int, visit func(j int)) {
-	for _, j := range g.holders[g.wanted[i]] {
-		if j != i {
-			visit(j)
-		}
+func (g *graph) add(target, wait int) {
+	of := &g.holders[target-len(g.wanted)]
+	if n := len(*of); n == 0 || (*of)[n-1] != wait {
+		*of = append(*of, wait)
 	}
 }
 
 // components are the waits that lead to each other, two or more (Tarjan's algorithm, without recursion: a
 // chain may be long).
-func (g *graph) components(n int) (all [][]int) {
+func (g *graph) components() (all [][]int) {
 	const unseen = -1
+	n := len(g.wanted) + len(g.holders)
 	index, low := make([]int, n), make([]int, n)
 	onStack := make([]bool, n)
 	for i := range index {
 		index[i] = unseen
 	}
 	var stack []int
-	type frame struct{ wait, edge int }
+	type frame struct{ node, edge int }
 	count := 0
-	for start := range n {
+	for start := range g.wanted {
 		if index[start] != unseen {
 			continue
 		}
-		calls := []frame{{wait: start}}
+		calls := []frame{{node: start}}
 		for len(calls) > 0 {
 			top := &calls[len(calls)-1]
-			i := top.wait
+			i := top.node
 			if top.edge == 0 && index[i] == unseen {
 				index[i], low[i], onStack[i] = count, count, true
 				count++
 				stack = append(stack, i)
 			}
-			if edges := g.holders[g.wanted[i]]; top.edge < len(edges) {
+			if edges := g.next(i); top.edge < len(edges) {
 				j := edges[top.edge]
 				top.edge++
 				switch {
-				case j == i:
 				case index[j] == unseen:
-					calls = append(calls, frame{wait: j})
+					calls = append(calls, frame{node: j})
 				case onStack[j]:
 					low[i] = min(low[i], index[j])
 				}
@@ -114,18 +124,22 @@ func (g *graph) components(n int) (all [][]int) {
 			}
 			calls = calls[:len(calls)-1]
 			if len(calls) > 0 {
-				up := calls[len(calls)-1].wait
+				up := calls[len(calls)-1].node
 				low[up] = min(low[up], low[i])
 			}
 			if low[i] == index[i] {
-				at := slices.Index(stack, i)
-				if len(stack)-at > 1 {
-					all = append(all, slices.Clone(stack[at:]))
+				var waits []int
+				for last := -1; last != i; {
+					last = stack[len(stack)-1]
+					stack = stack[:len(stack)-1]
+					onStack[last] = false
+					if last < len(g.wanted) {
+						waits = append(waits, last)
+					}
 				}
-				for _, j := range stack[at:] {
-					onStack[j] = false
+				if len(waits) > 1 { // one alone waits for what it holds itself
+					all = append(all, waits)
 				}
-				stack = stack[:at]
 			}
 		}
 	}
@@ -139,28 +153,28 @@ func (g *graph) shortest(stuck []int) []int {
 	for _, i := range stuck {
 		among[i] = true
 	}
-	from := map[int]int{start: start}
+	from := map[int]int{start: start} // of a wait that was reached: the wait before it
+	looked := make(map[int]bool)      // targets
 	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
-		var cycle []int
 		i := queue[0]
-		g.next(i, func(j int) {
-			if j == start && cycle == nil {
-				for at := i; ; at = from[at] {
-					cycle = append(cycle, at)
-					if at == start {
-						break
-					}
-				}
-				slices.Reverse(cycle)
-				return
+		if _, closes := slices.BinarySearch(g.next(g.wanted[i]), start); closes && i != start {
+			var cycle []int
+			for at := i; at != start; at = from[at] {
+				cycle = append(cycle, at)
 			}
+			cycle = append(cycle, start)
+			slices.Reverse(cycle)
+			return cycle
+		}
+		if looked[g.wanted[i]] {
+			continue
+		}
+		looked[g.wanted[i]] = true
+		for _, j := range g.next(g.wanted[i]) {
 			if _, seen := from[j]; !seen && among[j] {
 				from[j] = i
 				queue = append(queue, j)
 			}
-		})
-		if cycle != nil {
-			return cycle
 		}
 	}
 	return nil

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // wait is one for a name, of a caller who holds others. "r:a" is a reader of a.
@@ -62,6 +65,27 @@ func TestCycles_Samples_AreFound(t *testing.T) {
 	} {
 		if got := Cycles(c.waits); fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+}
+
+// An asker reads what anybody may claim: waits without end, each of which leads to each other.
+func TestCycles_ManyClaims_TakeTimeInProportion(t *testing.T) {
+	t.Parallel()
+	const n = 30_000
+	for what, of := range map[string]func(i int) Wait{
+		"all want what all hold": func(int) Wait { return wait("x", "x") },
+		"a chain":                func(i int) Wait { return wait(fmt.Sprint(i+1), fmt.Sprint(i)) },
+		"pairs":                  func(i int) Wait { return wait(fmt.Sprint(i^1), fmt.Sprint(i)) },
+	} {
+		var waits []Wait
+		for i := range n {
+			waits = append(waits, of(i))
+		}
+		began := cputime.Now()
+		cycles := Cycles(waits)
+		if took := began.Elapsed(); took > 10*time.Second { // it takes 0.1 s, and took a minute
+			t.Errorf("%s: %d cycles after %v", what, len(cycles), took)
 		}
 	}
 }

@@ -21,6 +21,7 @@ const replyPrefix = Channel + ":"
 const (
 	version      = 1
 	maxQuestion  = 128 << 10 // a name has 64 KiB at most, 88 in base64
+	maxPattern   = 1 << 10   // a name of 64 KiB is compared with it in a fraction of a second
 	maxAnswer    = 512 << 10
 	maxUses      = 100 // of an answer
 	maxUnder     = 8   // of a use
@@ -29,7 +30,8 @@ const (
 	maxEngineID  = 64
 	maxChannel   = 128
 	maxOwner     = 256
-	bytesForUses = maxAnswer / 4 // of names: base64, and the rest
+	bytesForUses = maxAnswer / 2 // of names: base64, and the rest
+	maxWaiting   = 1 << 32       // of a name: sums of it are numbers still
 )
 
 // What a question asks for.
@@ -133,6 +135,8 @@ func parseQuestion(b []byte) (*Question, error) {
 		return nil, errForm // it publishes to no channel of a lock, whose waiters a message would wake: that of "pawl-inspect:{x}" has the prefix
 	case q.About != AboutName && q.About != AboutPattern && q.About != AboutWaits:
 		return nil, errForm
+	case q.About == AboutPattern && len(q.Text) > maxPattern:
+		return nil, errTooLong
 	case q.Millis <= 0 || q.Millis > time.Hour.Milliseconds():
 		return nil, errForm
 	}
@@ -207,34 +211,31 @@ func (n *Name) longest() (ms int64) {
 }
 
 // clamp bounds what an answer says. It copies the lists: those that were read may have room for a list that is forty
-// times as large as the message.
+// times as large as the message. A name takes half of what room is left at most: those of 64 KiB leave room for others.
 func (a *Answer) clamp() {
 	a.Host, a.Service = short(a.Host, maxText), short(a.Service, maxText)
 	a.PID, a.Held, a.Waiting, a.More = max(a.PID, 0), max(a.Held, 0), max(a.Waiting, 0), max(a.More, 0)
 	if size(a.Labels) > MaxLabels {
 		a.Labels = nil
 	}
-	room, bytes := maxUses, 0
+	room, bytes := maxUses, bytesForUses
+	var names []Name
 	for i := range a.Names {
-		if room == 0 {
-			a.dropFrom(i)
-			break
-		}
 		n := &a.Names[i]
-		a.More += max(len(n.Uses)-room, 0)
-		n.Uses = slices.Clone(n.Uses[:min(len(n.Uses), room)])
-		bytes += len(n.Name)
-		for j := range n.Uses {
-			bytes += n.Uses[j].clamp()
+		size := len(n.Name)
+		uses := slices.Clone(n.Uses[:min(len(n.Uses), room)])
+		for j := range uses {
+			size += uses[j].clamp()
 		}
-		if bytes > bytesForUses {
-			a.dropFrom(i)
-			break
+		if room == 0 || size > bytes/2 {
+			a.More += max(len(n.Uses), 1)
+			continue
 		}
-		n.Waiting = max(n.Waiting, 0)
-		room -= max(len(n.Uses), 1)
+		a.More += len(n.Uses) - len(uses)
+		names = append(names, Name{n.Name, min(max(n.Waiting, 0), maxWaiting), uses})
+		room, bytes = room-max(len(uses), 1), bytes-size
 	}
-	a.Names = slices.Clone(a.Names)
+	a.Names = names
 }
 
 // dropFrom leaves the names from i on out.

@@ -98,6 +98,32 @@ func TestAnswer_TooManyNames_KeepsTheLongest(t *testing.T) {
 	}
 }
 
+func TestAnswer_LongNames_HideNoOthers(t *testing.T) {
+	t.Parallel()
+	a := &Answer{Question: "q", Engine: "e"}
+	for i := range 3 {
+		a.Add(Name{Name: bytes.Repeat([]byte{'x'}, 64<<10), Waiting: 1, Uses: []Use{{Held: true, Kind: "mutex", Millis: int64(1000 - i)}}})
+	}
+	for i := range 50 {
+		a.Add(Name{Name: fmt.Append(nil, i), Waiting: 1, Uses: []Use{{Held: true, Kind: "mutex", Millis: 1}}})
+	}
+	got, err := parseAnswer(a.Encode())
+	if err != nil || len(got.Names) < 51 || got.More+len(got.Names) != 53 {
+		t.Errorf("%d names, %d more, %v", len(got.Names), got.More, err)
+	}
+}
+
+// It would take minutes to compare such a pattern with a name of 64 KiB.
+func TestParseQuestion_LongPattern_IsRefused(t *testing.T) {
+	t.Parallel()
+	for length, want := range map[int]bool{maxPattern: true, maxPattern + 1: false} {
+		q := &Question{ID: "1", Reply: replyPrefix + "1", About: AboutPattern, Text: bytes.Repeat([]byte{'*'}, length), Millis: 200}
+		if _, err := parseQuestion(q.Encode()); (err == nil) != want {
+			t.Errorf("%d bytes: %v", length, err)
+		}
+	}
+}
+
 func TestParseAnswer_Hostile_IsClamped(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 4096)
@@ -158,7 +184,7 @@ func wantBounded(t *testing.T, a *Answer) {
 	}
 	for _, n := range a.Names {
 		uses, names = uses+len(n.Uses), names+1
-		if n.Waiting < 0 {
+		if n.Waiting < 0 || n.Waiting > maxWaiting {
 			t.Errorf("%d wait", n.Waiting)
 		}
 		for _, u := range n.Uses {
@@ -174,7 +200,7 @@ func wantBounded(t *testing.T, a *Answer) {
 
 func FuzzParseAnswer(f *testing.F) {
 	f.Add(many(3, 2, 5).Encode())
-	f.Add([]byte(`{"v":1,"engine":"e","names":[{"name":"YQ==","waiting":-1,"uses":[{"ms":9223372036854775807}]}]}`))
+	f.Add([]byte(`{"v":1,"engine":"e","names":[{"waiting":9223372036854775807},{"name":"YQ==","waiting":-1,"uses":[{"ms":9223372036854775807}]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := parseAnswer(b)
 		if err != nil {

@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// scanCount is how many keys a server looks at for one SCAN. It does nothing else meanwhile.
-	scanCount = 1000
+	// scanCount is how many keys a server looks at for one SCAN. It does nothing else meanwhile. That many of the
+	// longest names that a lock can have, 64 KiB, fit into one reply: a longer reply costs the connection (see
+	// resp/wire).
+	scanCount = 200
 	// maxFields is how many owners a lock may have to be listed: a hash of another program may be of any size.
 	maxFields = 1024
 	// betweenTries is the pause before commands without an answer are sent again.
@@ -218,7 +220,7 @@ func (s *Scan) send(ctx context.Context, all []*command) error {
 		}
 		var again []*command
 		for _, c := range left {
-			if _, answered := c.err.(*resp.ServerError); c.err != nil && !answered {
+			if _, answered := c.err.(*resp.ServerError); c.err != nil && !answered && !resp.Unreadable(c.err) {
 				again = append(again, c)
 			}
 		}

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -26,10 +28,15 @@ func (p *Pipeline) OnClose(err error) {
 		notSent: &request.Failure{Class: request.ErrNotSent, Cause: err},
 		unknown: &request.Failure{Class: request.ErrOutcomeUnknown, Cause: err},
 	}
+	if _, unreadable := err.(*wire.ProtocolError); unreadable {
+		// It is the oldest command whose reply cannot be read. The others have lost their connection to that.
+		outcome.oldest = outcome.unknown
+		outcome.unknown = &request.Failure{Class: request.ErrOutcomeUnknown, Cause: fmt.Errorf("resp: the connection ended with the reply to another command: %w", err)}
+	}
 	now := p.lane.cfg.Clock.Now()
 	batch := p.reader.batch[:]
 	for {
-		n := p.forfeit(batch, outcome)
+		n := p.forfeit(batch, &outcome)
 		if n == 0 {
 			break
 		}
@@ -43,10 +50,11 @@ func (p *Pipeline) OnClose(err error) {
 type forfeit struct {
 	sent             uint64 // bytes that the server may have received
 	notSent, unknown error
+	oldest           error // in place of unknown, of the first; may be nil
 }
 
 // forfeit takes entries off the FIFO into batch.
-func (p *Pipeline) forfeit(batch []Answer, outcome forfeit) (n int) {
+func (p *Pipeline) forfeit(batch []Answer, outcome *forfeit) (n int) {
 	m := &p.mu
 	m.Lock()
 	defer m.Unlock()
@@ -59,8 +67,9 @@ func (p *Pipeline) forfeit(batch []Answer, outcome forfeit) (n int) {
 		}
 		a := Answer{err: outcome.notSent}
 		if m.fifo.Front().end <= outcome.sent {
-			a.Sent, a.err = p.stampLocked(), outcome.unknown
+			a.Sent, a.err = p.stampLocked(), cmp.Or(outcome.oldest, outcome.unknown)
 		}
+		outcome.oldest = nil
 		e := m.fifo.Pop()
 		m.start, a.Request = e.end, e.Request
 		batch[n] = a

@@ -186,6 +186,23 @@ func TestPipeline_SurplusReplies_CloseTheConnection(t *testing.T) {
 	}
 }
 
+// Who asked for a reply that cannot be read knows it. The others ask again.
+func TestPipeline_ReplyTooLong_IsThatOfTheOldest(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(nil)
+	p := submitTexts(l, "a", "b", "c")
+	tr.sink.OnBytes([]byte(":1\r\n$9999999999\r\n"))
+	tr.sink.OnClose(tr.closed)
+	p[0].wantsInt(t, 1)
+	for i, want := range map[int]bool{1: true, 2: false} {
+		p[i].wants(t, request.ErrOutcomeUnknown, wire.ErrProtocol)
+		_, cause := request.Outcome(p[i].reply.Err)
+		if _, is := cause.(*wire.ProtocolError); is != want {
+			t.Errorf("%d: %v", i, cause)
+		}
+	}
+}
+
 // A server that answers what it cannot have received yet: the replies come while
 // the write is under way that would have carried the commands.
 func TestPipeline_ReplyToTheRestOfAWrite_IsRefused(t *testing.T) {

@@ -26,7 +26,8 @@ It asks the servers in small steps (SCAN), and the engines once; see "pawl help 
 engine tells of the 100 locks that it has held longest. Of the others there is the id of the
 holder, and no since. Semaphores and latches are not listed.
 
-On a terminal it prints a table, elsewhere one JSON object a line; see --format.`,
+On a terminal it prints a table, with the beginning of long names, elsewhere one JSON object a
+line; see --format.`,
 		Example: `  pawl ls
   pawl ls 'orders:*' --format jsonl | jq -r .name`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -100,7 +101,7 @@ const header = "KIND\tNAME\tHOLDER\tHELD FOR\tLEASE\tWAITING"
 type row struct{ kind, name, holder, held, lease, waiting string }
 
 func rowOf(i *engine.LockInfo, now time.Time) row {
-	r := row{kind: i.Kind, name: execlock.Shown(i.Name), held: "?", lease: "none", waiting: "-"}
+	r := row{kind: i.Kind, name: cell(execlock.Shown(i.Name)), held: "?", lease: "none", waiting: "-"}
 	if r.kind == "" {
 		r.kind = "-"
 	}
@@ -115,7 +116,7 @@ func rowOf(i *engine.LockInfo, now time.Time) row {
 		return r
 	}
 	h := i.Holders[0]
-	r.holder = short(h)
+	r.holder = cell(short(h))
 	if more := len(i.Holders) - 1; more > 0 {
 		r.holder += fmt.Sprintf(" and %d more", more)
 	}
@@ -123,6 +124,15 @@ func rowOf(i *engine.LockInfo, now time.Time) row {
 		r.held = ago(since, now)
 	}
 	return r
+}
+
+// cell is the beginning of a text: all rows of a table are as wide as the widest, and a name may have 64 KiB.
+func cell(text string) string {
+	const most = 200
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
 }
 
 // earliest is when the first of some holds began.

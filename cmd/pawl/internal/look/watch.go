@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
@@ -18,8 +19,12 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// mostWatched bounds the locks that are compared with the look before.
-const mostWatched = 100_000
+// mostWatched bounds the locks that are compared with the look before, by the bytes that they take: each its name and
+// bytesWatched.
+const (
+	mostWatched  = 64 << 20
+	bytesWatched = 600
+)
 
 func (t Terminal) watch() *cobra.Command {
 	cmd := &cobra.Command{
@@ -113,8 +118,9 @@ func (w *watcher) lines(ctx context.Context, out io.Writer, interval time.Durati
 		now := make(map[string]uint64, len(before))
 		var text bytes.Buffer
 		enc := json.NewEncoder(&text)
+		size := 0
 		err := w.each(ctx, func(i *engine.LockInfo) {
-			if len(now) == mostWatched {
+			if size += len(i.Name) + bytesWatched; size > mostWatched {
 				return
 			}
 			now[i.Name] = maphash.Bytes(seed, signature(i))
@@ -125,8 +131,11 @@ func (w *watcher) lines(ctx context.Context, out io.Writer, interval time.Durati
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case size > mostWatched: // which have gone cannot be said
+			return errors.New("there are too many locks to compare: watch fewer of them, with a pattern")
 		}
 		for name := range before {
 			if _, is := now[name]; !is {
