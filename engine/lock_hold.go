@@ -97,35 +97,22 @@ func (h *lockHold) unlock(ctx context.Context) error {
 		return h.about(lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext))
 	}
 	u := h.home().newUnlocking(false)
-	if o := h.observed(); o != nil {
-		return h.unlockObserved(ctx, u, o)
+	ends := h.release(u, true)
+	err := u.wait(ctx, h)
+	if ends {
+		h.observed().released(err, true)
 	}
-	h.release(u, true)
-	return u.wait(ctx, h)
+	return err
 }
 
 func (h *lockHold) unlockAsync(byUser bool) *Future[struct{}] {
 	u := h.home().newUnlocking(true)
 	u.ByNobody = !byUser
-	if !byUser {
-		h.release(u, false)
-		return &u.fut
-	}
-	if o := h.observed(); o == nil {
-		h.release(u, true)
-	} else if o.unlock(func() { h.release(u, true) }) {
+	if h.release(u, byUser) {
+		o := h.observed()
 		u.fut.onComplete(func(_ struct{}, err error) { o.released(err, false) })
 	}
 	return &u.fut
-}
-
-func (h *lockHold) unlockObserved(ctx context.Context, u *unlocking, o *observation) error {
-	unlocked := o.unlock(func() { h.release(u, true) })
-	err := u.wait(ctx, h)
-	if unlocked {
-		o.released(err, true)
-	}
-	return err
 }
 
 func (h *lockHold) extend(ctx context.Context, d time.Duration) error {
@@ -327,17 +314,35 @@ func (u *unlocking) Deliver() {
 }
 
 // release starts the release of h, or joins the one under way; u gets the outcome. The
-// caller is a goroutine of the user's, unless byUser is false.
-func (h *lockHold) release(u *unlocking, byUser bool) {
+// caller is a goroutine of the user's, unless byUser is false. It reports whether an Observer is to be told of
+// this release, because it has ended the hold.
+func (h *lockHold) release(u *unlocking, byUser bool) (ends bool) {
+	if o := h.observed(); byUser && o != nil {
+		return h.releaseObserved(u, o)
+	}
 	var rd lock.Ready
 	h.Shard().Lock()
 	h.Unlock(&u.Unlock, &rd)
 	h.Shard().Unlock()
 	if byUser {
 		h.Shard().Table.ApplyForUser(&rd)
-		return
+	} else {
+		h.Shard().Table.Apply(&rd)
 	}
-	h.Shard().Table.Apply(&rd)
+	return false
+}
+
+func (h *lockHold) releaseObserved(u *unlocking, o *observation) (ends bool) {
+	var rd lock.Ready
+	h.Shard().Lock()
+	ends = o.claim()
+	h.Unlock(&u.Unlock, &rd)
+	h.Shard().Unlock()
+	if ends {
+		defer o.reportHoldEnd() // even if a context of the user's panics
+	}
+	h.Shard().Table.ApplyForUser(&rd)
+	return ends
 }
 
 // wait is the synchronous half. It gives u back to its pool.

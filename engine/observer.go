@@ -25,7 +25,8 @@ import (
 //     after Close: a LockAsync fails then, and has its AcquireEnd.
 //
 // Each AcquireStart is followed by one AcquireEnd, and, if the outcome is Granted, by one HoldEnd. Each
-// Unlock that ends a hold is followed by one ReleaseEnd.
+// Unlock that ends a hold is followed by one ReleaseEnd, with its result. If AcquireStart panics, so does the call
+// of Lock; nothing begins, and nothing follows.
 // Permits of a Semaphore are a hold, too; its other operations and a Latch are not observed.
 //
 // If the Observer has a method Attach(*Engine), New calls it with the engine: so it can look at
@@ -249,7 +250,9 @@ func (f ObserverFuncs) ConnChange(change ConnChange) {
 }
 
 // Observers returns an Observer that calls each of those, in this order. The contexts are made
-// one from the other. A nil one is left out; the result is nil if there is no other.
+// one from the other. A nil one is left out; the result is nil if there is no other. If one panics, the
+// others are called, and the panic goes on after that; but if that was an AcquireStart, those after it are not
+// called, and those before it have their AcquireEnd.
 func Observers(all ...Observer) Observer {
 	var some observers
 	for _, one := range all {
@@ -269,41 +272,47 @@ func Observers(all ...Observer) Observer {
 type observers []Observer
 
 func (all observers) AcquireStart(ctx context.Context, a Acquisition) context.Context {
+	begun := 0
+	defer func() {
+		if begun < len(all) {
+			err := notAcquired(a.Name, lockerr.ErrAbandoned)
+			all[:begun].AcquireEnd(ctx, a, AcquireEnd{Outcome: outcomeOf(ctx, err), Err: err, Time: time.Now()})
+		}
+	}()
 	for _, one := range all {
 		if next := one.AcquireStart(ctx, a); next != nil {
 			ctx = next
 		}
+		begun++
 	}
 	return ctx
 }
 
 func (all observers) AcquireEnd(ctx context.Context, a Acquisition, end AcquireEnd) {
-	for _, one := range all {
-		one.AcquireEnd(ctx, a, end)
-	}
+	all.each(func(one Observer) { one.AcquireEnd(ctx, a, end) })
 }
 
 func (all observers) HoldEnd(ctx context.Context, a Acquisition, end HoldEnd) {
-	for _, one := range all {
-		one.HoldEnd(ctx, a, end)
-	}
+	all.each(func(one Observer) { one.HoldEnd(ctx, a, end) })
 }
 
 func (all observers) ReleaseEnd(ctx context.Context, a Acquisition, end ReleaseEnd) {
-	for _, one := range all {
-		one.ReleaseEnd(ctx, a, end)
-	}
+	all.each(func(one Observer) { one.ReleaseEnd(ctx, a, end) })
 }
 
 func (all observers) RenewEnd(end RenewEnd) {
-	for _, one := range all {
-		one.RenewEnd(end)
-	}
+	all.each(func(one Observer) { one.RenewEnd(end) })
 }
 
 func (all observers) ConnChange(change ConnChange) {
-	for _, one := range all {
-		one.ConnChange(change)
+	all.each(func(one Observer) { one.ConnChange(change) })
+}
+
+// each calls every one, also if one before it panics.
+func (all observers) each(call func(Observer)) {
+	if len(all) > 0 {
+		defer all[1:].each(call)
+		call(all[0])
 	}
 }
 

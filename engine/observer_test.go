@@ -481,3 +481,50 @@ func TestObservers_Several_AreCalledInOrder(t *testing.T) {
 	}
 	l.balanced(t)
 }
+
+// One that panics takes no event from the others, and what they were told has begun has an end.
+func TestObservers_OnePanics_OthersHaveEachEvent(t *testing.T) {
+	t.Parallel()
+	srv := testkit.Server(t)
+	for _, at := range []string{"AcquireStart", "AcquireEnd", "HoldEnd", "ReleaseEnd"} {
+		panics := func(here string) {
+			if here == at {
+				panic("a bug of the Observer's")
+			}
+		}
+		before, after := new(ledger), new(ledger)
+		bad := engine.ObserverFuncs{
+			OnAcquireStart: func(ctx context.Context, _ engine.Acquisition) context.Context {
+				panics("AcquireStart")
+				return ctx
+			},
+			OnAcquireEnd: func(context.Context, engine.Acquisition, engine.AcquireEnd) { panics("AcquireEnd") },
+			OnHoldEnd:    func(_ context.Context, _ engine.Acquisition, _ engine.HoldEnd) { panics("HoldEnd") },
+			OnReleaseEnd: func(context.Context, engine.Acquisition, engine.ReleaseEnd) { panics("ReleaseEnd") },
+		}
+		e := testkit.Open(t, srv.URL(), func(c *engine.Config) { c.Observer = engine.Observers(before, bad, after) })
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s did not panic", at)
+				}
+			}()
+			h, err := e.Mutex(at).Lock(testkit.Ctx(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = h.Unlock(testkit.Ctx(t))
+		}()
+		before.balanced(t)
+		after.balanced(t)
+		_, first := before.all()
+		_, second := after.all()
+		if at == "AcquireStart" && (len(first) != 1 || first[0].acquire.Outcome != engine.Canceled || len(second) != 0) {
+			t.Errorf("%s: %v, %v", at, first, second)
+		}
+		if at != "AcquireStart" && (len(first) < 2 || len(second) != len(first)) {
+			t.Errorf("%s: %v, %v", at, first, second)
+		}
+	}
+}
