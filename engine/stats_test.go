@@ -324,3 +324,23 @@ func TestStats_ReleaseWithoutAnswer_KnowTheEndOfTheHold(t *testing.T) {
 		})
 	}
 }
+
+func TestStats_OldestHold_IsThatOfAllKinds(t *testing.T) {
+	t.Parallel()
+	e := open(t, server(t).URL())
+	if age := e.Stats().OldestHold; age != 0 {
+		t.Errorf("%v without a hold", age)
+	}
+	first := mustLock(t, e.RWMutex("rw").Reader())
+	eventually(t, "it is held for a while", func() bool { return e.Stats().OldestHold >= 50*time.Millisecond })
+	second := mustLock(t, e.Mutex("x"))
+	mustUnlock(t, first)
+	if age := e.Stats().OldestHold; age >= 50*time.Millisecond {
+		t.Errorf("%v, which is that of the hold that has ended", age)
+	}
+	eventually(t, "the second is held for a while", func() bool { return e.Stats().OldestHold >= 50*time.Millisecond })
+	mustUnlock(t, second)
+	if age := e.Stats().OldestHold; age != 0 {
+		t.Errorf("%v after all holds", age)
+	}
+}
