@@ -4,8 +4,12 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -71,4 +75,46 @@ func TestHold_ManyContexts_EndInOneGoroutine(t *testing.T) {
 	if peak > 5 {
 		t.Errorf("%d goroutines more while %d contexts ended, want one", peak, n)
 	}
+}
+
+// What an Observer that does nothing costs; see plugin/cost for those that do something.
+func BenchmarkObserver_LockAndUnlock(b *testing.B) {
+	url := server(b).URL()
+	for _, names := range []string{"uncontended", "hot"} {
+		for _, observer := range []Observer{nil, ObserverFuncs{}} {
+			b.Run(fmt.Sprintf("%s/%T", names, observer), func(b *testing.B) {
+				e := open(b, url, func(c *Config) { c.Observer = observer })
+				var worker atomic.Int64
+				b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+				b.ReportAllocs()
+				before := cpuTime(b)
+				b.RunParallel(func(pb *testing.PB) {
+					m := e.Mutex("x")
+					if names == "uncontended" {
+						m = e.Mutex(fmt.Sprint("x", worker.Add(1)))
+					}
+					for pb.Next() {
+						h, err := m.Lock(context.Background())
+						if err == nil {
+							err = h.Unlock(context.Background())
+						}
+						if err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+				b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+			})
+		}
+	}
+}
+
+// cpuTime is what this process has used, whatever others on the machine do.
+func cpuTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

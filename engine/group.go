@@ -153,7 +153,9 @@ func (g *group) settle(why error) error {
 func (g *group) settleLocked(why error) error {
 	if g.ending == nil && why != nil {
 		g.ending = why
-		g.seen.over(lossOf(why))
+		if g.seen != nil {
+			g.seen.over(lossOf(why), g.seen.home.clock.Stamp())
+		}
 	}
 	return g.ending
 }

@@ -25,8 +25,8 @@ type lockHold struct {
 	rare   *rareHold
 }
 
-// rareHold is what most holds do not need. If the engine has an Observer, each hold has one from its grant on;
-// else the first Done makes it.
+// rareHold is what most holds do not need. If the engine has an Observer, each hold has that of its observation from its
+// grant on; else the first Done makes one.
 type rareHold struct {
 	done     chan struct{} // nil until somebody asks for it; guarded by the shard's lock
 	observed *observation
@@ -43,6 +43,14 @@ func (h *lockHold) owner() string {
 		return ""
 	}
 	return h.Owner().String()
+}
+
+// ownerText is the owner of a hold, "" of nil.
+func (h *lockHold) ownerText() string {
+	if h == nil {
+		return ""
+	}
+	return h.owner()
 }
 
 func (h *lockHold) token() int64 {
@@ -204,7 +212,7 @@ func (h *lockHold) inner() *lock.Hold {
 // The methods below are the half of driver.HoldObserver that is told.
 
 func (h *lockHold) Ended(why lock.Loss) {
-	h.observed().over(LostReason(why))
+	h.observed().over(LostReason(why), h.OwnUntil())
 	h.Shard().Forget(&h.Hold)
 	h.unwatch()
 }
@@ -337,6 +345,9 @@ func (h *lockHold) releaseObserved(u *unlocking, o *observation) (ends bool) {
 	h.Shard().Lock()
 	ends = o.claim()
 	h.Unlock(&u.Unlock, &rd)
+	if ends {
+		o.releasedAtOnce = u.Decided
+	}
 	h.Shard().Unlock()
 	if ends {
 		defer o.reportHoldEnd() // even if a context of the user's panics

@@ -146,6 +146,7 @@ func (all *several) acquire(ctx context.Context, opts []Option, once bool) (*Hol
 
 func (all *several) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
 	ctx, seen := all.engine().observe(ctx, all.acquisition(once), false)
+	seen.askedNow()
 	defer finishSync(seen, &h, &err, dropHold)
 	return all.wait(ctx, opts, once, seen)
 }
@@ -167,6 +168,7 @@ func (all *several) acquireAsync(ctx context.Context, opts []Option, once bool) 
 	var seen *observation
 	if e := all.engine(); e.isObserved() {
 		ctx, seen = e.observe(ctx, all.acquisition(once), true)
+		seen.askedNow()
 		defer finishFuture(seen, &fut)
 	}
 	_, begun, err := all.begin(ctx, opts, once, true, seen)

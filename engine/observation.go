@@ -39,26 +39,31 @@ import (
 //  3. If queued, every call goes through Engine.calls, which keeps the order. So does an end that neither
 //     Lock nor Unlock reports.
 //
-//  4. end is written by the goroutine that has the result, before finish; gone and lost by the one that ends the
-//     hold, before state is hasEnded. begun and Acquisition never change.
+//  4. What its result is, is written by the goroutine that has it, before finish; gone and lost by the one that ends the
+//     hold, before state is hasEnded. Acquisition never changes.
+//
+// Each acquisition has one, so it is small, and no text of it is made before somebody asks.
 type observation struct {
 	Acquisition
-	home   *Engine
-	queued bool // a future's, or a part's: no goroutine of the caller's makes the calls
-	begun  clock.Instant
-	wall   time.Time     // then
-	held   clock.Instant // when it was granted
-	end    AcquireEnd
-
-	extra lock.Extra // of the request: here it costs no allocation of its own
+	home *Engine
 
 	// ctx is what AcquireStart returned. That of a part is for the goroutine of Engine.calls alone; it is nil if there
 	// was no AcquireStart, which did not fit into the queue, or panicked: then nothing else is reported.
 	ctx context.Context
 
-	state atomic.Uint32
-	gone  clock.Instant // when the hold has ended
-	lost  LostReason    // why, if it was lost
+	asked, granted, gone clock.Instant // gone: when the hold has ended
+
+	hold     *lockHold // that was granted; nil of several, and of permits of a Semaphore
+	rare     rareHold  // of hold
+	token    int64
+	attempts uint16
+
+	queued         bool // a future's, or a part's: no goroutine of the caller's makes the calls
+	failed         bool
+	local, reentry bool       // see AcquireEnd.HandedOver
+	releasedAtOnce bool       // the release needed no answer
+	lost           LostReason // why, if it was lost
+	state          atomic.Uint32
 }
 
 // The states of an observation: who reports the end of the hold.
@@ -95,7 +100,7 @@ func (e *Engine) isObserved() bool { return e != nil && e.observer != nil }
 // observe tells the Observer that an acquisition begins, on the goroutine of its
 // caller. It returns the context to use. ctx may be nil.
 func (e *Engine) observe(ctx context.Context, a Acquisition, async bool) (context.Context, *observation) {
-	o := &observation{Acquisition: a, home: e, queued: async, begun: e.clock.Stamp(), wall: e.clock.Wall()}
+	o := &observation{Acquisition: a, home: e, queued: async}
 	if o.ctx = ctx; ctx == nil {
 		o.ctx = context.Background()
 	}
@@ -124,7 +129,6 @@ func (o *observation) startPart(whole *observation) {
 	if o == nil {
 		return
 	}
-	o.begun, o.wall = o.home.clock.Stamp(), o.home.clock.Wall()
 	o.home.report(func() {
 		ctx := whole.context()
 		if ctx == nil {
@@ -145,51 +149,94 @@ func (o *observation) context() context.Context {
 	return o.ctx
 }
 
-// grantedTo notes what one lock was granted to; nil if it was not. The caller holds the shard's lock.
-func (o *observation) grantedTo(granted *lock.Hold) {
-	o.held = o.home.clock.Stamp()
+// askedNow and grantedNow note the time, unless that is of a lock.Request: the core has read the clock anyway. o may be
+// nil.
+func (o *observation) askedNow() {
+	if o != nil {
+		o.asked = o.home.clock.Stamp()
+	}
+}
+
+func (o *observation) grantedNow() {
+	if o != nil {
+		o.granted = o.home.clock.Stamp()
+	}
+}
+
+// onResult notes the result of a request; granted is nil if it failed. The caller holds the shard's lock.
+func (o *observation) onResult(a *lock.Request, granted *lock.Hold) {
+	x := a.Extra()
+	o.attempts, o.asked, o.granted = a.Attempts, x.Asked, x.Granted
 	if granted == nil {
 		return
 	}
 	h := holdOf(granted)
-	h.rare = &rareHold{observed: o}
-	o.end.HandedOver, o.end.Reentry = h.Local(), h.Parent != nil
-	o.end.Owner, o.end.Token = h.owner(), h.Hold.Token()
+	o.rare.observed, h.rare = o, &o.rare
+	o.hold, o.token = h, h.Hold.Token()
+	o.local, o.reentry = h.Local(), h.Parent != nil
 }
 
-// at is an instant as a time of the wall clock, which is read once: it takes as long as all the rest of an
-// event.
-func (o *observation) at(i clock.Instant) time.Time { return o.wall.Add(i.Sub(o.begun)) }
+// eventTimes are times of the wall clock. Of an event the instant is known. To read the wall clock, too, takes as
+// long as all the rest of the event, so that is read once a second.
+type eventTimes struct {
+	latest atomic.Pointer[wallReading]
+}
+
+type wallReading struct {
+	at   clock.Instant
+	wall time.Time
+}
+
+// timeOf is an instant as a time of the wall clock.
+func (e *Engine) timeOf(i clock.Instant) time.Time {
+	r := e.eventTimes.latest.Load()
+	if r == nil || i.Sub(r.at) > time.Second {
+		for range 4 { // until no other goroutine has run in between
+			r = &wallReading{e.clock.Stamp(), e.clock.Wall().Round(0)}
+			if e.clock.Stamp().Sub(r.at) < 20*time.Microsecond {
+				break
+			}
+		}
+		e.eventTimes.latest.Store(r)
+	}
+	return r.wall.Add(i.Sub(r.at))
+}
 
 // finish tells the Observer the result, which the caller gets next. o may be nil.
 func (o *observation) finish(err error) {
 	if o == nil {
 		return
 	}
-	if o.held == 0 {
-		o.held = o.home.clock.Stamp()
+	if err != nil || o.granted == 0 {
+		o.granted = o.home.clock.Stamp() // of the failure
 	}
-	o.end.Err, o.end.Wait, o.end.Time = err, o.held.Sub(o.begun), o.at(o.held)
+	if o.asked == 0 {
+		o.asked = o.granted // it failed before it was admitted
+	}
+	o.failed = err != nil
 	defer func() { // even if the Observer panics
 		if !o.state.CompareAndSwap(endClaimed, endUnclaimed) && err == nil {
 			o.reportHoldEnd() // it was lost meanwhile
 		}
 	}()
 	if o.queued {
-		o.home.report(o.acquireEnd)
+		o.home.report(func() { o.acquireEnd(err) })
 	} else {
-		o.acquireEnd()
+		o.acquireEnd(err)
 	}
 }
 
-func (o *observation) acquireEnd() {
+func (o *observation) acquireEnd(err error) {
 	if o.ctx == nil {
 		return
 	}
-	end := o.end
-	end.Outcome = outcomeOf(o.ctx, end.Err)
-	o.home.observer.AcquireEnd(o.ctx, o.Acquisition, end)
+	o.home.observer.AcquireEnd(o.ctx, o.Acquisition, AcquireEnd{
+		Outcome: outcomeOf(o.ctx, err), Err: err, Time: o.home.timeOf(o.granted), Wait: o.wait(), Attempts: int(o.attempts),
+		HandedOver: o.local, Reentry: o.reentry, Token: o.token, hold: o.hold,
+	})
 }
+
+func (o *observation) wait() time.Duration { return o.granted.Sub(o.asked) }
 
 // finishAsync is finish for the future of a caller who does not wait.
 func (o *observation) finishAsync(err error) {
@@ -226,12 +273,12 @@ func dropHold(h *Hold) { h.h.unlockAsync(false) }
 
 // over notes that the hold has ended, and reports it unless Lock or an Unlock does. Nothing is reported of what
 // failed and was granted anyway. o may be nil, and any lock may be held.
-func (o *observation) over(why LostReason) {
+func (o *observation) over(why LostReason, at clock.Instant) {
 	if o == nil {
 		return
 	}
-	o.gone, o.lost = o.home.clock.Stamp(), why
-	if o.state.Swap(hasEnded) == endUnclaimed && o.end.Err == nil {
+	o.gone, o.lost = at, why
+	if o.state.Swap(hasEnded) == endUnclaimed && !o.failed {
 		o.home.report(o.holdEnd)
 	}
 }
@@ -257,9 +304,9 @@ func (o *observation) holdEnd() {
 	if o.ctx == nil {
 		return
 	}
+	at := max(o.gone, o.granted) // a lease may be cut to an end before its grant
 	o.home.observer.HoldEnd(o.ctx, o.Acquisition, HoldEnd{
-		Reason: o.lost, Time: o.at(o.gone), Wait: o.end.Wait, Held: o.gone.Sub(o.held),
-		Reentry: o.end.Reentry, Owner: o.end.Owner, Token: o.end.Token,
+		Reason: o.lost, Time: o.home.timeOf(at), Wait: o.wait(), Held: at.Sub(o.granted), Reentry: o.reentry, Token: o.token, hold: o.hold,
 	})
 }
 
@@ -269,8 +316,11 @@ func (o *observation) released(err error, waited bool) {
 	if o == nil || o.lost != 0 { // it found that the hold was lost
 		return
 	}
-	now := o.home.clock.Stamp()
-	end := ReleaseEnd{Err: err, Time: o.at(now), Took: now.Sub(o.gone)}
+	now := o.gone
+	if !o.releasedAtOnce {
+		now = o.home.clock.Stamp()
+	}
+	end := ReleaseEnd{Err: err, Time: o.home.timeOf(now), Took: now.Sub(o.gone)}
 	if waited && !o.queued {
 		o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end)
 		return
@@ -300,11 +350,11 @@ func (g *group) observe(o *observation) {
 	if o == nil {
 		return
 	}
-	o.held = o.home.clock.Stamp()
+	o.grantedNow()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.seen = o; g.ending != nil {
-		o.over(lossOf(g.ending))
+		o.over(lossOf(g.ending), o.granted)
 	}
 }
 

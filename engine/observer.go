@@ -68,17 +68,21 @@ type AcquireEnd struct {
 	Outcome Outcome
 	Err     error // nil if it was granted; what the caller gets
 	Time    time.Time
-	Wait    time.Duration // from the call to the result
+	Wait    time.Duration // from when AcquireStart has returned, to the result
 	// Attempts is how many commands were sent for it; 0 for a semaphore, whose commands many
 	// share, and for several locks.
 	Attempts int
 	// HandedOver: another holder of this process handed it over, or it joined other readers; see
 	// Config.HandOverTime.
 	HandedOver bool
-	Reentry    bool   // it re-enters a hold
-	Owner      string // Hold.Owner
-	Token      int64  // Hold.Token
+	Reentry    bool  // it re-enters a hold
+	Token      int64 // Hold.Token
+
+	hold *lockHold // nil if there is no owner
 }
+
+// Owner returns Hold.Owner. The text is made when you ask for it.
+func (end AcquireEnd) Owner() string { return end.hold.ownerText() }
 
 // HoldEnd is the end of a hold.
 type HoldEnd struct {
@@ -87,15 +91,19 @@ type HoldEnd struct {
 	Wait    time.Duration // AcquireEnd.Wait
 	Held    time.Duration // since it was granted
 	Reentry bool
-	Owner   string
 	Token   int64
+
+	hold *lockHold
 }
+
+// Owner returns Hold.Owner, as AcquireEnd.Owner does.
+func (end HoldEnd) Owner() string { return end.hold.ownerText() }
 
 // ReleaseEnd is the result of an Unlock.
 type ReleaseEnd struct {
 	Err  error // what Unlock returns
 	Time time.Time
-	Took time.Duration // since the hold ended
+	Took time.Duration // since the hold ended; 0 if the lock was handed over at once, see Config.HandOverTime
 }
 
 // RenewEnd is one renewal script.

@@ -174,19 +174,19 @@ func TestObserver_Events_SayWhatHappened(t *testing.T) {
 		t.Fatalf("got\n%q, want\n%q", texts, want)
 	}
 	first, refused, again, childEnd, end, permit := events[0].acquire, events[1].acquire, events[2].acquire, events[3].hold, events[5].hold, events[9]
-	if first.Owner != owner || first.Token != 1 || first.Attempts != 1 || first.Err != nil || first.Reentry || first.Wait <= 0 || time.Since(first.Time) > time.Minute {
+	if first.Owner() != owner || first.Token != 1 || first.Attempts != 1 || first.Err != nil || first.Reentry || first.Wait <= 0 || time.Since(first.Time) > time.Minute {
 		t.Errorf("the grant: %+v", first)
 	}
-	if !errors.Is(refused.Err, engine.ErrHeld) || refused.Owner != "" || !events[1].Try {
+	if !errors.Is(refused.Err, engine.ErrHeld) || refused.Owner() != "" || !events[1].Try {
 		t.Errorf("the refusal: %+v", refused)
 	}
 	if !again.Reentry || again.Token != 1 || !childEnd.Reentry || childEnd.Held <= 0 {
 		t.Errorf("the re-entry: %+v, %+v", again, childEnd)
 	}
-	if end.Owner != owner || end.Token != 1 || end.Wait != first.Wait || end.Held < childEnd.Held || end.Reentry {
+	if end.Owner() != owner || end.Token != 1 || end.Wait != first.Wait || end.Held < childEnd.Held || end.Reentry {
 		t.Errorf("the end: %+v", end)
 	}
-	if permit.Permits != 3 || permit.acquire.Owner != "" {
+	if permit.Permits != 3 || permit.acquire.Owner() != "" {
 		t.Errorf("the permits: %+v", permit)
 	}
 }

@@ -98,6 +98,7 @@ func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 		h.Parent, h.count, h.inheritsLease = a.Parent, a.Parent.count+1, !fixed
 	}
 	h.Name, h.since = a.Name(), milliseconds(o.Now)
+	a.grantedAt(o.Now)
 	h.setAcked(o.acked())
 	if a.extra != nil && a.extra.Quorum {
 		h.more().ofQuorum = true
