@@ -231,7 +231,6 @@ func (a *counterOp[T]) Granted() *counter.Permits {
 
 func (a *counterOp[T]) OnResult(answer int64, why error) {
 	a.value, a.err = a.verdict(a.permits, answer, why)
-	a.seen.grantedNow()
 }
 
 func (a *counterOp[T]) Deliver() {

@@ -64,7 +64,7 @@ func (s Semaphore) TryAcquireAsync(ctx context.Context, n int) *Future[*Permits]
 func (s Semaphore) await(ctx context.Context, r counterSpec[*Permits]) (p *Permits, err error) {
 	if s.home.isObserved() {
 		ctx, r.seen = s.home.observe(ctx, s.acquisition(r), false)
-		r.seen.askedNow()
+		r.seen.asked = s.home.clock.Stamp()
 		defer finishSync(r.seen, &p, &err, func(p *Permits) { p.release(false) })
 	}
 	return s.acquire(ctx, r, true).await(ctx)
@@ -73,7 +73,7 @@ func (s Semaphore) await(ctx context.Context, r counterSpec[*Permits]) (p *Permi
 func (s Semaphore) future(ctx context.Context, r counterSpec[*Permits]) (fut *Future[*Permits]) {
 	if s.home.isObserved() {
 		ctx, r.seen = s.home.observe(ctx, s.acquisition(r), true)
-		r.seen.askedNow()
+		r.seen.asked = s.home.clock.Stamp()
 		defer finishFuture(r.seen, &fut)
 	}
 	return &s.acquire(ctx, r, false).fut
@@ -256,14 +256,7 @@ func (p *permits) Ended() {
 	if p.done != nil {
 		close(p.done)
 	}
-	if p.seen == nil {
-		return
-	}
-	why := LostReason(0)
-	if p.Err() == ErrClosed {
-		why = EngineClosed
-	}
-	p.seen.over(why, p.seen.home.clock.Stamp())
+	p.seen.over(lossOf(p.err()), 0)
 }
 
 // Latch is a count that goes down to zero, and those who wait for that. Everybody who uses its

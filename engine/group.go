@@ -153,9 +153,7 @@ func (g *group) settle(why error) error {
 func (g *group) settleLocked(why error) error {
 	if g.ending == nil && why != nil {
 		g.ending = why
-		if g.seen != nil {
-			g.seen.over(lossOf(why), g.seen.home.clock.Stamp())
-		}
+		g.seen.over(lossOf(why), 0)
 	}
 	return g.ending
 }

@@ -39,18 +39,10 @@ func (h *lockHold) home() *Engine { return engineOf(h.Shard()) }
 func (h *lockHold) ofPermits() bool { return kind.Kind(h.Kind) == kind.Permit }
 
 func (h *lockHold) owner() string {
-	if h.ofPermits() {
+	if h == nil || h.ofPermits() {
 		return ""
 	}
 	return h.Owner().String()
-}
-
-// ownerText is the owner of a hold, "" of nil.
-func (h *lockHold) ownerText() string {
-	if h == nil {
-		return ""
-	}
-	return h.owner()
 }
 
 func (h *lockHold) token() int64 {
@@ -117,8 +109,7 @@ func (h *lockHold) unlockAsync(byUser bool) *Future[struct{}] {
 	u := h.home().newUnlocking(true)
 	u.ByNobody = !byUser
 	if h.release(u, byUser) {
-		o := h.observed()
-		u.fut.onComplete(func(_ struct{}, err error) { o.released(err, false) })
+		u.fut.onComplete(func(_ struct{}, err error) { h.observed().released(err, false) })
 	}
 	return &u.fut
 }
@@ -325,34 +316,21 @@ func (u *unlocking) Deliver() {
 // caller is a goroutine of the user's, unless byUser is false. It reports whether an Observer is to be told of
 // this release, because it has ended the hold.
 func (h *lockHold) release(u *unlocking, byUser bool) (ends bool) {
-	if o := h.observed(); byUser && o != nil {
-		return h.releaseObserved(u, o)
-	}
 	var rd lock.Ready
+	o := h.observed()
 	h.Shard().Lock()
+	ends = byUser && o.claim()
 	h.Unlock(&u.Unlock, &rd)
+	if ends {
+		o.releasedAtOnce = u.Decided
+		defer o.reportHoldEnd() // when the release was sent, even if a context of the user's panics
+	}
 	h.Shard().Unlock()
 	if byUser {
 		h.Shard().Table.ApplyForUser(&rd)
 	} else {
 		h.Shard().Table.Apply(&rd)
 	}
-	return false
-}
-
-func (h *lockHold) releaseObserved(u *unlocking, o *observation) (ends bool) {
-	var rd lock.Ready
-	h.Shard().Lock()
-	ends = o.claim()
-	h.Unlock(&u.Unlock, &rd)
-	if ends {
-		o.releasedAtOnce = u.Decided
-	}
-	h.Shard().Unlock()
-	if ends {
-		defer o.reportHoldEnd() // even if a context of the user's panics
-	}
-	h.Shard().Table.ApplyForUser(&rd)
 	return ends
 }
 

@@ -145,8 +145,9 @@ func (all *several) acquire(ctx context.Context, opts []Option, once bool) (*Hol
 }
 
 func (all *several) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
-	ctx, seen := all.engine().observe(ctx, all.acquisition(once), false)
-	seen.askedNow()
+	e := all.engine()
+	ctx, seen := e.observe(ctx, all.acquisition(once), false)
+	seen.asked = e.clock.Stamp()
 	defer finishSync(seen, &h, &err, dropHold)
 	return all.wait(ctx, opts, once, seen)
 }
@@ -168,7 +169,7 @@ func (all *several) acquireAsync(ctx context.Context, opts []Option, once bool) 
 	var seen *observation
 	if e := all.engine(); e.isObserved() {
 		ctx, seen = e.observe(ctx, all.acquisition(once), true)
-		seen.askedNow()
+		seen.asked = e.clock.Stamp()
 		defer finishFuture(seen, &fut)
 	}
 	_, begun, err := all.begin(ctx, opts, once, true, seen)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -101,16 +102,18 @@ func (e *Engine) isObserved() bool { return e != nil && e.observer != nil }
 // caller. It returns the context to use. ctx may be nil.
 func (e *Engine) observe(ctx context.Context, a Acquisition, async bool) (context.Context, *observation) {
 	o := &observation{Acquisition: a, home: e, queued: async}
-	if o.ctx = ctx; ctx == nil {
-		o.ctx = context.Background()
-	}
-	if next := e.observer.AcquireStart(o.ctx, a); next != nil {
-		o.ctx = next
-	}
+	o.start(ctx)
 	if ctx == nil { // which is an error, soon
 		return nil, o
 	}
 	return o.ctx, o
+}
+
+func (o *observation) start(ctx context.Context) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	o.ctx = cmp.Or(o.home.observer.AcquireStart(ctx, o.Acquisition), ctx)
 }
 
 // observePart is what an Observer will be told of one of several locks, once startPart is called.
@@ -126,19 +129,9 @@ func (m Mutex) observePart(whole string, once bool) *observation {
 // startPart tells the Observer that the acquisition of a part begins. It blocks nobody. o may be nil, and so may
 // the observation of the whole, which may be of another engine.
 func (o *observation) startPart(whole *observation) {
-	if o == nil {
-		return
+	if o != nil {
+		o.home.report(func() { o.start(whole.context()) })
 	}
-	o.home.report(func() {
-		ctx := whole.context()
-		if ctx == nil {
-			ctx = context.Background()
-		}
-		if next := o.home.observer.AcquireStart(ctx, o.Acquisition); next != nil {
-			ctx = next
-		}
-		o.ctx = ctx
-	})
 }
 
 // context is what AcquireStart has returned; nil if nobody observes.
@@ -147,20 +140,6 @@ func (o *observation) context() context.Context {
 		return nil
 	}
 	return o.ctx
-}
-
-// askedNow and grantedNow note the time, unless that is of a lock.Request: the core has read the clock anyway. o may be
-// nil.
-func (o *observation) askedNow() {
-	if o != nil {
-		o.asked = o.home.clock.Stamp()
-	}
-}
-
-func (o *observation) grantedNow() {
-	if o != nil {
-		o.granted = o.home.clock.Stamp()
-	}
 }
 
 // onResult notes the result of a request; granted is nil if it failed. The caller holds the shard's lock.
@@ -176,12 +155,8 @@ func (o *observation) onResult(a *lock.Request, granted *lock.Hold) {
 	o.local, o.reentry = h.Local(), h.Parent != nil
 }
 
-// eventTimes are times of the wall clock. Of an event the instant is known. To read the wall clock, too, takes as
-// long as all the rest of the event, so that is read once a second.
-type eventTimes struct {
-	latest atomic.Pointer[wallReading]
-}
-
+// wallReading is a reading of both clocks. The instant of an event is known. To read the wall clock, too, takes as long as
+// all the rest of the event, so that is read once a second.
 type wallReading struct {
 	at   clock.Instant
 	wall time.Time
@@ -189,15 +164,10 @@ type wallReading struct {
 
 // timeOf is an instant as a time of the wall clock.
 func (e *Engine) timeOf(i clock.Instant) time.Time {
-	r := e.eventTimes.latest.Load()
+	r := e.wall.Load()
 	if r == nil || i.Sub(r.at) > time.Second {
-		for range 4 { // until no other goroutine has run in between
-			r = &wallReading{e.clock.Stamp(), e.clock.Wall().Round(0)}
-			if e.clock.Stamp().Sub(r.at) < 20*time.Microsecond {
-				break
-			}
-		}
-		e.eventTimes.latest.Store(r)
+		r = &wallReading{e.clock.Stamp(), e.clock.Wall().Round(0)}
+		e.wall.Store(r)
 	}
 	return r.wall.Add(i.Sub(r.at))
 }
@@ -272,12 +242,14 @@ func finishFuture[T any](o *observation, fut **Future[T]) {
 func dropHold(h *Hold) { h.h.unlockAsync(false) }
 
 // over notes that the hold has ended, and reports it unless Lock or an Unlock does. Nothing is reported of what
-// failed and was granted anyway. o may be nil, and any lock may be held.
+// failed and was granted anyway. at is 0 if the time is not known. o may be nil, and any lock may be held.
 func (o *observation) over(why LostReason, at clock.Instant) {
 	if o == nil {
 		return
 	}
-	o.gone, o.lost = at, why
+	if o.gone, o.lost = at, why; at == 0 {
+		o.gone = o.home.clock.Stamp()
+	}
 	if o.state.Swap(hasEnded) == endUnclaimed && !o.failed {
 		o.home.report(o.holdEnd)
 	}
@@ -350,11 +322,10 @@ func (g *group) observe(o *observation) {
 	if o == nil {
 		return
 	}
-	o.grantedNow()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.seen = o; g.ending != nil {
-		o.over(lossOf(g.ending), o.granted)
+		o.over(lossOf(g.ending), 0)
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // An Observer is called at events, for metrics and traces: see Config.Observer. It may call the
@@ -82,7 +84,7 @@ type AcquireEnd struct {
 }
 
 // Owner returns Hold.Owner. The text is made when you ask for it.
-func (end AcquireEnd) Owner() string { return end.hold.ownerText() }
+func (end AcquireEnd) Owner() string { return end.hold.owner() }
 
 // HoldEnd is the end of a hold.
 type HoldEnd struct {
@@ -97,7 +99,7 @@ type HoldEnd struct {
 }
 
 // Owner returns Hold.Owner, as AcquireEnd.Owner does.
-func (end HoldEnd) Owner() string { return end.hold.ownerText() }
+func (end HoldEnd) Owner() string { return end.hold.owner() }
 
 // ReleaseEnd is the result of an Unlock.
 type ReleaseEnd struct {
@@ -162,12 +164,7 @@ func (o Outcome) String() string {
 // gave to ctx count as its end. ctx is asked last, as it may be the user's own.
 func outcomeOf(ctx context.Context, err error) Outcome {
 	is := func(targets ...error) bool {
-		for _, t := range targets {
-			if errors.Is(err, t) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 	}
 	switch {
 	case err == nil:
@@ -283,8 +280,7 @@ func (all observers) AcquireStart(ctx context.Context, a Acquisition) context.Co
 	begun := 0
 	defer func() {
 		if begun < len(all) {
-			err := notAcquired(a.Name, lockerr.ErrAbandoned)
-			all[:begun].AcquireEnd(ctx, a, AcquireEnd{Outcome: outcomeOf(ctx, err), Err: err, Time: time.Now()})
+			all[:begun].AcquireEnd(ctx, a, AcquireEnd{Outcome: Canceled, Err: notAcquired(a.Name, lockerr.ErrAbandoned), Time: clock.System().Wall()})
 		}
 	}()
 	for _, one := range all {

@@ -43,9 +43,11 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 		now := r.Port.Now()
 		r.hold.innermost().check(now, rd)
 		a.waitsFrom(now)
-		a.askedAt(now)
-	} else if a.observed() {
-		a.askedAt(r.Port.Stamp())
+		if a.extra != nil {
+			a.extra.Asked = now
+		}
+	} else if a.extra != nil && a.extra.Observed != nil {
+		a.extra.Asked = r.Port.Stamp()
 	}
 	if a.Parent != nil { // one of several may be another than that
 		a.Parent.innermost().check(r.Port.Now(), rd)

@@ -98,10 +98,12 @@ func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 		h.Parent, h.count, h.inheritsLease = a.Parent, a.Parent.count+1, !fixed
 	}
 	h.Name, h.since = a.Name(), milliseconds(o.Now)
-	a.grantedAt(o.Now)
 	h.setAcked(o.acked())
 	if a.extra != nil && a.extra.Quorum {
 		h.more().ofQuorum = true
+	}
+	if a.extra != nil {
+		a.extra.Granted = o.Now
 	}
 	if l := a.extra; l != nil && l.MaxHold != 0 {
 		// From when it was sent, as the lease counts: MaxHold never ends after the lease it

@@ -60,15 +60,14 @@ type Backoff struct{ First, Most time.Duration }
 // Extra is what most requests do not need.
 type Extra struct {
 	MaxHold, MinHold time.Duration
-	Name             string  // as the caller gave it; set if a NameMapper changed it
-	Quorum           bool    // it asks one of several servers
-	Backoff          Backoff // zero: the default
-	Writer           *Hold   // of the same name: its owner does not keep the request out
-	AnyRefusal       bool    // with Try: any refusal is an answer, since other locks are held meanwhile
-	Origin           *Origin // the engine's; nil if nobody asked for it
-	Observed         any     // the engine's
-	// Asked is when it was admitted, if it is Observed, and Granted when it was granted.
-	Asked, Granted clock.Instant
+	Name             string        // as the caller gave it; set if a NameMapper changed it
+	Quorum           bool          // it asks one of several servers
+	Backoff          Backoff       // zero: the default
+	Writer           *Hold         // of the same name: its owner does not keep the request out
+	AnyRefusal       bool          // with Try: any refusal is an answer, since other locks are held meanwhile
+	Origin           *Origin       // the engine's; nil if nobody asked for it
+	Observed         any           // the engine's
+	Asked, Granted   clock.Instant // if it is Observed: when it was admitted, and granted
 
 	owner  int64 // at the server's queue; see fairqueue.go
 	queued bool  // it has been refused there
@@ -285,22 +284,6 @@ type Origin struct {
 // waitsFrom notes when a request began to wait. A head whose first command is out does not wait yet:
 // it is noted when that is refused.
 func (a *Request) waitsFrom(at clock.Instant) { a.since = milliseconds(at) }
-
-// askedAt notes for an observer when a request was admitted.
-func (a *Request) askedAt(at clock.Instant) {
-	if a.observed() {
-		a.extra.Asked = at
-	}
-}
-
-// grantedAt notes for an observer when a request was granted.
-func (a *Request) grantedAt(at clock.Instant) {
-	if a.observed() {
-		a.extra.Granted = at
-	}
-}
-
-func (a *Request) observed() bool { return a.extra != nil && a.extra.Observed != nil }
 
 // Waited is how long it has waited. It is called under the shard's lock, as all methods below.
 func (a *Request) Waited(now clock.Instant) time.Duration {
