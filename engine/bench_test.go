@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -87,7 +85,6 @@ func BenchmarkObserver_LockAndUnlock(b *testing.B) {
 				var worker atomic.Int64
 				b.SetParallelism(64 / runtime.GOMAXPROCS(0))
 				b.ReportAllocs()
-				before := cpuTime(b)
 				b.RunParallel(func(pb *testing.PB) {
 					m := e.Mutex("x")
 					if names == "uncontended" {
@@ -104,17 +101,7 @@ func BenchmarkObserver_LockAndUnlock(b *testing.B) {
 						}
 					}
 				})
-				b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
 			})
 		}
 	}
-}
-
-// cpuTime is what this process has used, whatever others on the machine do.
-func cpuTime(b *testing.B) time.Duration {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

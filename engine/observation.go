@@ -158,18 +158,19 @@ func (o *observation) onResult(a *lock.Request, granted *lock.Hold) {
 // wallReading is a reading of both clocks. The instant of an event is known. To read the wall clock, too, takes as long as
 // all the rest of the event, so that is read once a second.
 type wallReading struct {
-	at   clock.Instant
-	wall time.Time
+	at    clock.Instant
+	ahead int64 // of an instant, in nanoseconds of Unix
 }
 
 // timeOf is an instant as a time of the wall clock.
 func (e *Engine) timeOf(i clock.Instant) time.Time {
 	r := e.wall.Load()
-	if r == nil || i.Sub(r.at) > time.Second {
-		r = &wallReading{e.clock.Stamp(), e.clock.Wall().Round(0)}
+	if r == nil || i > r.at.Add(time.Second) {
+		now := e.clock.Stamp()
+		r = &wallReading{now, e.clock.Wall().UnixNano() - int64(now)}
 		e.wall.Store(r)
 	}
-	return r.wall.Add(i.Sub(r.at))
+	return time.Unix(0, int64(i)+r.ahead)
 }
 
 // finish tells the Observer the result, which the caller gets next. o may be nil.

@@ -110,27 +110,27 @@ func (o *Observer) AcquireStart(ctx context.Context, a engine.Acquisition) conte
 
 // AcquireEnd implements engine.Observer.
 func (o *Observer) AcquireEnd(ctx context.Context, a engine.Acquisition, end engine.AcquireEnd) {
-	if s := o.seriesOf(ctx, a); s != nil {
+	if s := o.seriesOf(ctx, &a); s != nil {
 		s.acquired[min(end.Outcome, engine.Failed)].observe(end.Wait)
 	}
 }
 
 // HoldEnd implements engine.Observer.
 func (o *Observer) HoldEnd(ctx context.Context, a engine.Acquisition, end engine.HoldEnd) {
-	if s := o.seriesOf(ctx, a); s != nil {
+	if s := o.seriesOf(ctx, &a); s != nil {
 		s.ended[min(end.Reason, engine.EngineClosed)].observe(end.Held)
 	}
 }
 
 // ReleaseEnd implements engine.Observer.
 func (o *Observer) ReleaseEnd(ctx context.Context, a engine.Acquisition, end engine.ReleaseEnd) {
-	if s := o.seriesOf(ctx, a); s != nil {
+	if s := o.seriesOf(ctx, &a); s != nil {
 		s.released[index(end.Err)].observe(end.Took)
 	}
 }
 
 // seriesOf is the series of an event; nil of a part.
-func (o *Observer) seriesOf(ctx context.Context, a engine.Acquisition) *series {
+func (o *Observer) seriesOf(ctx context.Context, a *engine.Acquisition) *series {
 	switch {
 	case a.PartOf != "":
 		return nil
