@@ -44,8 +44,7 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool, seen *observati
 		a = e.acquisitions.Get().(*acquisition)
 	}
 	if seen != nil {
-		seen.extra.Observed = seen
-		a.Keep(&seen.extra)
+		a.More().Observed = seen
 	}
 	a.Shard = e.table.Shard(m.route)
 	a.Lease, a.Kind = o.lease, uint8(m.key.Kind)
@@ -71,10 +70,14 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool, seen *observati
 
 // free gives a synchronous acquisition back to the pool.
 func (a *acquisition) free() {
-	ready, e := a.fut.done, a.home()
+	ready, extra, e := a.fut.done, a.Extra(), a.home()
 	*a = acquisition{}
 	a.Init(a)
 	a.fut.done = ready
+	if extra != nil && extra.Observed != nil { // the next one needs it, too
+		*extra = lock.Extra{}
+		a.Keep(extra)
+	}
 	e.acquisitions.Put(a)
 }
 
@@ -199,8 +202,7 @@ func (a *acquisition) OnResult(h *lock.Hold, why error) {
 		a.noteOrigin(h)
 	}
 	if seen := a.observed(); seen != nil {
-		seen.end.Attempts = int(a.Attempts)
-		seen.grantedTo(h)
+		seen.onResult(&a.Request.Request, h)
 	}
 }
 

@@ -4,7 +4,9 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
@@ -70,5 +72,36 @@ func TestHold_ManyContexts_EndInOneGoroutine(t *testing.T) {
 	t.Logf("%d goroutines more while %d contexts ended", peak, n)
 	if peak > 5 {
 		t.Errorf("%d goroutines more while %d contexts ended, want one", peak, n)
+	}
+}
+
+// What an Observer that does nothing costs; see plugin/cost for those that do something.
+func BenchmarkObserver_LockAndUnlock(b *testing.B) {
+	url := server(b).URL()
+	for _, names := range []string{"uncontended", "hot"} {
+		for _, observer := range []Observer{nil, ObserverFuncs{}} {
+			b.Run(fmt.Sprintf("%s/%T", names, observer), func(b *testing.B) {
+				e := open(b, url, func(c *Config) { c.Observer = observer })
+				var worker atomic.Int64
+				b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					m := e.Mutex("x")
+					if names == "uncontended" {
+						m = e.Mutex(fmt.Sprint("x", worker.Add(1)))
+					}
+					for pb.Next() {
+						h, err := m.Lock(context.Background())
+						if err == nil {
+							err = h.Unlock(context.Background())
+						}
+						if err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			})
+		}
 	}
 }

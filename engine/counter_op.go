@@ -231,9 +231,6 @@ func (a *counterOp[T]) Granted() *counter.Permits {
 
 func (a *counterOp[T]) OnResult(answer int64, why error) {
 	a.value, a.err = a.verdict(a.permits, answer, why)
-	if a.seen != nil {
-		a.seen.held = a.eng.clock.Stamp()
-	}
 }
 
 func (a *counterOp[T]) Deliver() {

@@ -64,7 +64,8 @@ func (s Semaphore) TryAcquireAsync(ctx context.Context, n int) *Future[*Permits]
 func (s Semaphore) await(ctx context.Context, r counterSpec[*Permits]) (p *Permits, err error) {
 	if s.home.isObserved() {
 		ctx, r.seen = s.home.observe(ctx, s.acquisition(r), false)
-		defer finishSync(r.seen, &p, &err, func(p *Permits) { p.release() })
+		r.seen.asked = s.home.clock.Stamp()
+		defer finishSync(r.seen, &p, &err, func(p *Permits) { p.release(false) })
 	}
 	return s.acquire(ctx, r, true).await(ctx)
 }
@@ -72,6 +73,7 @@ func (s Semaphore) await(ctx context.Context, r counterSpec[*Permits]) (p *Permi
 func (s Semaphore) future(ctx context.Context, r counterSpec[*Permits]) (fut *Future[*Permits]) {
 	if s.home.isObserved() {
 		ctx, r.seen = s.home.observe(ctx, s.acquisition(r), true)
+		r.seen.asked = s.home.clock.Stamp()
 		defer finishFuture(r.seen, &fut)
 	}
 	return &s.acquire(ctx, r, false).fut
@@ -90,7 +92,7 @@ func (s Semaphore) acquire(ctx context.Context, r counterSpec[*Permits], waits b
 		}
 		return &Permits{p: p}, nil
 	}
-	r.unwant = func(p *Permits) { p.release() } // perhaps on an event loop
+	r.unwant = func(p *Permits) { p.release(false) } // perhaps on an event loop
 	return startCounterOp(ctx, s.counterHandle, r, waits)
 }
 
@@ -174,7 +176,7 @@ func (p *Permits) Err() error {
 // the background: it is repeated until the server has answered, unless that takes more than
 // 50 s after it was sent. ErrNotHeld: Release was called before. ErrLost: Close came first.
 func (p *Permits) Release(ctx context.Context) error {
-	a, unlocked := p.releaseObserved()
+	a, ends := p.release(true)
 	var err error
 	if ctx == nil { // then nothing bounds the waiting; and permits must not stay taken for that
 		err = p.p.count.about(lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext))
@@ -182,7 +184,7 @@ func (p *Permits) Release(ctx context.Context) error {
 		a.ended = ctx.Done()
 		_, err = a.await(ctx)
 	}
-	if unlocked {
+	if ends {
 		p.p.seen.released(err, true)
 	}
 	return err
@@ -190,26 +192,21 @@ func (p *Permits) Release(ctx context.Context) error {
 
 // ReleaseAsync is Release without the waiting.
 func (p *Permits) ReleaseAsync() *Future[struct{}] {
-	a, unlocked := p.releaseObserved()
-	if unlocked {
+	a, ends := p.release(true)
+	if ends {
 		a.fut.onComplete(func(_ struct{}, err error) { p.p.seen.released(err, false) })
 	}
 	return &a.fut
 }
 
-func (p *Permits) releaseObserved() (a *counterOp[struct{}], unlocked bool) {
-	if p.p.seen == nil {
-		return p.release(), false
-	}
-	unlocked = p.p.seen.unlock(func() { a = p.release() })
-	return a, unlocked
-}
-
-func (p *Permits) release() *counterOp[struct{}] {
+// release gives them back. It reports whether an Observer is to be told of that, because it was a user's Release, and
+// the first.
+func (p *Permits) release(byUser bool) (a *counterOp[struct{}], ends bool) {
 	in := p.p
-	a := newCounterOp(in.count, counterSpec[struct{}]{what: counter.Release, verdict: in.count.nothing})
+	a = newCounterOp(in.count, counterSpec[struct{}]{what: counter.Release, verdict: in.count.nothing})
 	var rd counter.Ready
 	a.Shard.Lock()
+	ends = byUser && in.seen.claim()
 	err := in.giveBack(&a.Op, &rd)
 	if a.Counter() == nil {
 		a.Drop()
@@ -221,7 +218,10 @@ func (p *Permits) release() *counterOp[struct{}] {
 	if !admitted {
 		a.Deliver()
 	}
-	return a
+	if ends {
+		in.seen.reportHoldEnd()
+	}
+	return a, ends
 }
 
 // giveBack gives them back. The caller holds the lock.
@@ -256,11 +256,7 @@ func (p *permits) Ended() {
 	if p.done != nil {
 		close(p.done)
 	}
-	if p.Err() == ErrClosed {
-		p.seen.over(EngineClosed)
-		return
-	}
-	p.seen.over(0)
+	p.seen.over(lossOf(p.err()), 0)
 }
 
 // Latch is a count that goes down to zero, and those who wait for that. Everybody who uses its

@@ -468,7 +468,7 @@ func TestObserver_Permits_AreReported(t *testing.T) {
 				leakCheck <- fmt.Sprint(end.Outcome, " ", a.Kind, " ", a.Name, " ", a.Permits, " ", end.Err, " ", end.Wait < testkit.Limit, " ", time.Since(end.Time) < testkit.Limit)
 			},
 			OnHoldEnd: func(_ context.Context, a engine.Acquisition, end engine.HoldEnd) {
-				leakCheck <- fmt.Sprint(a.Name, " ended ", end.Owner, end.Reason.Code())
+				leakCheck <- fmt.Sprint(a.Name, " ended ", end.Owner(), end.Reason.Code())
 			},
 		}
 	})

@@ -45,6 +45,7 @@ type core struct {
 	logger         *slog.Logger   // nil: silent
 	calls          executor.Queue // of both
 	eventsDropped  atomic.Uint64
+	wall           atomic.Pointer[wallReading]
 	failures       watchdog.Failures
 	table          driver.Table
 

@@ -153,9 +153,20 @@ func (g *group) settle(why error) error {
 func (g *group) settleLocked(why error) error {
 	if g.ending == nil && why != nil {
 		g.ending = why
-		g.seen.over(lossOf(why))
+		g.seen.over(lossOf(why), 0)
 	}
 	return g.ending
+}
+
+// release makes Unlock the end, unless there is one. It reports whether it is, and the Unlock is a user's.
+func (g *group) release(byUser bool) (ends bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ends = byUser && g.ending == nil; ends {
+		g.seen.claim()
+	}
+	g.settleLocked(ErrReleased)
+	return ends
 }
 
 func (g *group) observed() *observation {
@@ -200,6 +211,7 @@ type groupUnlock struct {
 	of    []*lockHold
 	each  []*unlocking
 	need  int                 // releases that succeed; then the rest goes on by itself
+	ends  bool                // it has ended the whole, which no other Unlock has
 	judge func([]error) error // makes one error of those of the locks
 
 	mu           sync.Mutex
@@ -228,6 +240,9 @@ func newGroupUnlock(e *Engine, of []*lockHold, need int, judge func([]error) err
 // begin ends what was made of the locks, and then releases them: soon, or on a goroutine. Some
 // are live for a moment more, though the user may have let go of the Hold.
 func (u *groupUnlock) begin(g *group, soon bool) {
+	if u.ends {
+		defer g.observed().reportHoldEnd() // even if a context of the user's panics
+	}
 	g.unwatch()
 	if soon {
 		u.release(g)
@@ -309,10 +324,11 @@ func (u *groupUnlock) wait(ctx context.Context, whole hold) error {
 }
 
 // result is the error of the whole: none if enough were released. Locks whose release goes on
-// are unsettled, for a caller who stops waiting, for that cause.
+// are unsettled, for a caller who stops waiting, for that cause. The Unlock that has ended the whole does not
+// depend on which Unlock has released its locks.
 func (u *groupUnlock) result(cause error) error {
 	u.mu.Lock()
-	released := u.enough() && u.now > 0
+	released := u.enough() && (u.now > 0 || u.ends)
 	u.mu.Unlock()
 	if released {
 		return nil

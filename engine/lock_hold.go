@@ -25,8 +25,8 @@ type lockHold struct {
 	rare   *rareHold
 }
 
-// rareHold is what most holds do not need. If the engine has an Observer, each hold has one from its grant on;
-// else the first Done makes it.
+// rareHold is what most holds do not need. If the engine has an Observer, each hold has that of its observation from its
+// grant on; else the first Done makes one.
 type rareHold struct {
 	done     chan struct{} // nil until somebody asks for it; guarded by the shard's lock
 	observed *observation
@@ -39,7 +39,7 @@ func (h *lockHold) home() *Engine { return engineOf(h.Shard()) }
 func (h *lockHold) ofPermits() bool { return kind.Kind(h.Kind) == kind.Permit }
 
 func (h *lockHold) owner() string {
-	if h.ofPermits() {
+	if h == nil || h.ofPermits() {
 		return ""
 	}
 	return h.Owner().String()
@@ -97,35 +97,21 @@ func (h *lockHold) unlock(ctx context.Context) error {
 		return h.about(lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext))
 	}
 	u := h.home().newUnlocking(false)
-	if o := h.observed(); o != nil {
-		return h.unlockObserved(ctx, u, o)
+	ends := h.release(u, true)
+	err := u.wait(ctx, h)
+	if ends {
+		h.observed().released(err, true)
 	}
-	h.release(u, true)
-	return u.wait(ctx, h)
+	return err
 }
 
 func (h *lockHold) unlockAsync(byUser bool) *Future[struct{}] {
 	u := h.home().newUnlocking(true)
 	u.ByNobody = !byUser
-	if !byUser {
-		h.release(u, false)
-		return &u.fut
-	}
-	if o := h.observed(); o == nil {
-		h.release(u, true)
-	} else if o.unlock(func() { h.release(u, true) }) {
-		u.fut.onComplete(func(_ struct{}, err error) { o.released(err, false) })
+	if h.release(u, byUser) {
+		u.fut.onComplete(func(_ struct{}, err error) { h.observed().released(err, false) })
 	}
 	return &u.fut
-}
-
-func (h *lockHold) unlockObserved(ctx context.Context, u *unlocking, o *observation) error {
-	unlocked := o.unlock(func() { h.release(u, true) })
-	err := u.wait(ctx, h)
-	if unlocked {
-		o.released(err, true)
-	}
-	return err
 }
 
 func (h *lockHold) extend(ctx context.Context, d time.Duration) error {
@@ -217,7 +203,7 @@ func (h *lockHold) inner() *lock.Hold {
 // The methods below are the half of driver.HoldObserver that is told.
 
 func (h *lockHold) Ended(why lock.Loss) {
-	h.observed().over(LostReason(why))
+	h.observed().over(LostReason(why), h.OwnUntil())
 	h.Shard().Forget(&h.Hold)
 	h.unwatch()
 }
@@ -327,17 +313,25 @@ func (u *unlocking) Deliver() {
 }
 
 // release starts the release of h, or joins the one under way; u gets the outcome. The
-// caller is a goroutine of the user's, unless byUser is false.
-func (h *lockHold) release(u *unlocking, byUser bool) {
+// caller is a goroutine of the user's, unless byUser is false. It reports whether an Observer is to be told of
+// this release, because it has ended the hold.
+func (h *lockHold) release(u *unlocking, byUser bool) (ends bool) {
 	var rd lock.Ready
+	o := h.observed()
 	h.Shard().Lock()
+	ends = byUser && o.claim()
 	h.Unlock(&u.Unlock, &rd)
+	if ends {
+		o.releasedAtOnce = u.Decided
+		defer o.reportHoldEnd() // when the release was sent, even if a context of the user's panics
+	}
 	h.Shard().Unlock()
 	if byUser {
 		h.Shard().Table.ApplyForUser(&rd)
-		return
+	} else {
+		h.Shard().Table.Apply(&rd)
 	}
-	h.Shard().Table.Apply(&rd)
+	return ends
 }
 
 // wait is the synchronous half. It gives u back to its pool.

@@ -145,7 +145,9 @@ func (all *several) acquire(ctx context.Context, opts []Option, once bool) (*Hol
 }
 
 func (all *several) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
-	ctx, seen := all.engine().observe(ctx, all.acquisition(once), false)
+	e := all.engine()
+	ctx, seen := e.observe(ctx, all.acquisition(once), false)
+	seen.asked = e.clock.Stamp()
 	defer finishSync(seen, &h, &err, dropHold)
 	return all.wait(ctx, opts, once, seen)
 }
@@ -167,6 +169,7 @@ func (all *several) acquireAsync(ctx context.Context, opts []Option, once bool) 
 	var seen *observation
 	if e := all.engine(); e.isObserved() {
 		ctx, seen = e.observe(ctx, all.acquisition(once), true)
+		seen.asked = e.clock.Stamp()
 		defer finishFuture(seen, &fut)
 	}
 	_, begun, err := all.begin(ctx, opts, once, true, seen)

@@ -130,7 +130,7 @@ func (g *multiLockAcquisition) away() (int, error) {
 func (g *multiLockAcquisition) ask(i int, s multilock.Ready) {
 	m := g.locks[i]
 	e := m.home
-	a := e.newAcquisition(m, g.opts, true, m.observePart(g.seen, kindMulti, s.Do == multilock.Try))
+	a := e.newAcquisition(m, g.opts, true, m.observePart(kindMulti, s.Do == multilock.Try))
 	a.Try, a.MayQueue = s.Do == multilock.Try, s.Patient
 	if a.Try && !g.once {
 		a.More().AnyRefusal = true
@@ -144,6 +144,7 @@ func (g *multiLockAcquisition) ask(i int, s multilock.Ready) {
 		a.cancel(*stop) // enqueue finds it ended
 	}
 	a.fut.onComplete(func(h *Hold, err error) { g.onResult(i, h, err) })
+	a.observed().startPart(g.seen)
 	e.enqueue(a, m, g.opts)
 }
 

@@ -1,8 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
@@ -18,47 +19,59 @@ import (
 //
 // Invariants:
 //
-//  1. AcquireEnd comes before HoldEnd. A hold may be lost before its Lock has returned. So while a
-//     goroutine of the caller's is in Lock, or in Unlock, it is busy, and reports the end:
+//  1. AcquireEnd comes before HoldEnd. A hold may be lost before its Lock has returned. Then Lock
+//     reports the end:
 //
 //     the caller                       an event loop
 //     Lock: waits                      the grant
-//     .                                the lease is over; busy, so that is all
+//     .                                the lease is over: not reported here
 //     AcquireEnd
-//     no longer busy: HoldEnd
+//     HoldEnd
 //
-//  2. If queued, every call goes through Engine.calls, which keeps the order.
+//  2. The Unlock that ends a hold reports that, and its own result. It claims the end under the lock
+//     under which the hold ends (that of the shard, or of the group), so no other Unlock reports it:
 //
-//  3. mu is taken under any lock, and none is taken under it but that of Engine.calls.
+//     Unlock                           another Unlock
+//     claims, ends the hold
+//     .                                it has ended: reports nothing, whatever it returns
+//     sends, HoldEnd
+//     the answer: ReleaseEnd
 //
-//  4. end is written by the goroutine that has the result, before finish; begun and Acquisition never change.
+//  3. If queued, every call goes through Engine.calls, which keeps the order. So does an end that neither
+//     Lock nor Unlock reports.
+//
+//  4. What its result is, is written by the goroutine that has it, before finish; gone and lost by the one that ends the
+//     hold, before state is hasEnded. Acquisition never changes.
+//
+// Each acquisition has one, so it is small, and no text of it is made before somebody asks.
 type observation struct {
 	Acquisition
-	home   *Engine
-	queued bool // a future's, or a part's: no goroutine of the caller's makes the calls
-	begun  clock.Instant
-	wall   time.Time     // then
-	held   clock.Instant // when it was granted
-	end    AcquireEnd
+	home *Engine
 
-	extra lock.Extra // of the request: here it costs no allocation of its own
+	// ctx is what AcquireStart returned. That of a part is for the goroutine of Engine.calls alone; it is nil if there
+	// was no AcquireStart, which did not fit into the queue, or panicked: then nothing else is reported.
+	ctx context.Context
 
-	ctx context.Context // what AcquireStart returned; of a part only the goroutine of Engine.calls has it
+	asked, granted, gone clock.Instant // gone: when the hold has ended
 
-	mu    sync.Mutex
-	busy  bool // see 1
-	phase phase
-	gone  clock.Instant // when the hold has ended
-	lost  LostReason    // why, if it was lost
+	hold     *lockHold // that was granted; nil of several, and of permits of a Semaphore
+	rare     rareHold  // of hold
+	token    int64
+	attempts uint16
+
+	queued         bool // a future's, or a part's: no goroutine of the caller's makes the calls
+	failed         bool
+	local, reentry bool       // see AcquireEnd.HandedOver
+	releasedAtOnce bool       // the release needed no answer
+	lost           LostReason // why, if it was lost
+	state          atomic.Uint32
 }
 
-// phase is how far the end of a hold is reported.
-type phase uint8
-
+// The states of an observation: who reports the end of the hold.
 const (
-	endsLater  phase = iota // it is held, or not granted yet
-	toReport                // by leave
-	isReported              // to the Observer, or to its queue
+	endClaimed   uint32 = iota // Lock, which has no result yet, or an Unlock
+	endUnclaimed               // whoever ends it, to the queue
+	hasEnded                   // it has ended
 )
 
 // acquisition is what an Observer is told of it.
@@ -88,37 +101,37 @@ func (e *Engine) isObserved() bool { return e != nil && e.observer != nil }
 // observe tells the Observer that an acquisition begins, on the goroutine of its
 // caller. It returns the context to use. ctx may be nil.
 func (e *Engine) observe(ctx context.Context, a Acquisition, async bool) (context.Context, *observation) {
-	o := &observation{Acquisition: a, home: e, queued: async, begun: e.clock.Stamp(), wall: e.clock.Wall(), busy: true}
-	if o.ctx = ctx; ctx == nil {
-		o.ctx = context.Background()
-	}
-	if next := e.observer.AcquireStart(o.ctx, a); next != nil {
-		o.ctx = next
-	}
+	o := &observation{Acquisition: a, home: e, queued: async}
+	o.start(ctx)
 	if ctx == nil { // which is an error, soon
 		return nil, o
 	}
 	return o.ctx, o
 }
 
-// observePart is the same for one of several locks, whose whole is observed by of. It blocks nobody.
-func (m Mutex) observePart(of *observation, whole string, once bool) *observation {
-	e := m.home
-	if e.observer == nil {
+func (o *observation) start(ctx context.Context) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	o.ctx = cmp.Or(o.home.observer.AcquireStart(ctx, o.Acquisition), ctx)
+}
+
+// observePart is what an Observer will be told of one of several locks, once startPart is called.
+func (m Mutex) observePart(whole string, once bool) *observation {
+	if m.home.observer == nil {
 		return nil
 	}
-	a := m.acquisition(nil, once)
-	a.PartOf = whole
-	o := &observation{Acquisition: a, home: e, queued: true, begun: e.clock.Stamp(), wall: e.clock.Wall(), busy: true, ctx: context.Background()}
-	if of != nil { // the whole may be of another engine, without an Observer
-		o.ctx = of.ctx
-	}
-	e.report(func() {
-		if next := e.observer.AcquireStart(o.ctx, a); next != nil {
-			o.ctx = next
-		}
-	})
+	o := &observation{Acquisition: m.acquisition(nil, once), home: m.home, queued: true}
+	o.PartOf = whole
 	return o
+}
+
+// startPart tells the Observer that the acquisition of a part begins. It blocks nobody. o may be nil, and so may
+// the observation of the whole, which may be of another engine.
+func (o *observation) startPart(whole *observation) {
+	if o != nil {
+		o.home.report(func() { o.start(whole.context()) })
+	}
 }
 
 // context is what AcquireStart has returned; nil if nobody observes.
@@ -129,44 +142,72 @@ func (o *observation) context() context.Context {
 	return o.ctx
 }
 
-// grantedTo notes what one lock was granted to; nil if it was not. The caller holds the shard's lock.
-func (o *observation) grantedTo(granted *lock.Hold) {
-	o.held = o.home.clock.Stamp()
+// onResult notes the result of a request; granted is nil if it failed. The caller holds the shard's lock.
+func (o *observation) onResult(a *lock.Request, granted *lock.Hold) {
+	x := a.Extra()
+	o.attempts, o.asked, o.granted = a.Attempts, x.Asked, x.Granted
 	if granted == nil {
 		return
 	}
 	h := holdOf(granted)
-	h.rare = &rareHold{observed: o}
-	o.end.HandedOver, o.end.Reentry = h.Local(), h.Parent != nil
-	o.end.Owner, o.end.Token = h.owner(), h.Hold.Token()
+	o.rare.observed, h.rare = o, &o.rare
+	o.hold, o.token = h, h.Hold.Token()
+	o.local, o.reentry = h.Local(), h.Parent != nil
 }
 
-// at is an instant as a time of the wall clock, which is read once: it takes as long as all the rest of an
-// event.
-func (o *observation) at(i clock.Instant) time.Time { return o.wall.Add(i.Sub(o.begun)) }
+// wallReading is a reading of both clocks. The instant of an event is known. To read the wall clock, too, takes as long as
+// all the rest of the event, so that is read once a second.
+type wallReading struct {
+	at    clock.Instant
+	ahead int64 // of an instant, in nanoseconds of Unix
+}
+
+// timeOf is an instant as a time of the wall clock.
+func (e *Engine) timeOf(i clock.Instant) time.Time {
+	r := e.wall.Load()
+	if r == nil || i > r.at.Add(time.Second) {
+		now := e.clock.Stamp()
+		r = &wallReading{now, e.clock.Wall().UnixNano() - int64(now)}
+		e.wall.Store(r)
+	}
+	return time.Unix(0, int64(i)+r.ahead)
+}
 
 // finish tells the Observer the result, which the caller gets next. o may be nil.
 func (o *observation) finish(err error) {
 	if o == nil {
 		return
 	}
-	if o.held == 0 {
-		o.held = o.home.clock.Stamp()
+	if err != nil || o.granted == 0 {
+		o.granted = o.home.clock.Stamp() // of the failure
 	}
-	o.end.Err, o.end.Wait, o.end.Time = err, o.held.Sub(o.begun), o.at(o.held)
-	defer o.leave()
+	if o.asked == 0 {
+		o.asked = o.granted // it failed before it was admitted
+	}
+	o.failed = err != nil
+	defer func() { // even if the Observer panics
+		if !o.state.CompareAndSwap(endClaimed, endUnclaimed) && err == nil {
+			o.reportHoldEnd() // it was lost meanwhile
+		}
+	}()
 	if o.queued {
-		o.home.report(o.acquireEnd)
+		o.home.report(func() { o.acquireEnd(err) })
 	} else {
-		o.acquireEnd()
+		o.acquireEnd(err)
 	}
 }
 
-func (o *observation) acquireEnd() {
-	end := o.end
-	end.Outcome = outcomeOf(o.ctx, end.Err)
-	o.home.observer.AcquireEnd(o.ctx, o.Acquisition, end)
+func (o *observation) acquireEnd(err error) {
+	if o.ctx == nil {
+		return
+	}
+	o.home.observer.AcquireEnd(o.ctx, o.Acquisition, AcquireEnd{
+		Outcome: outcomeOf(o.ctx, err), Err: err, Time: o.home.timeOf(o.granted), Wait: o.wait(), Attempts: int(o.attempts),
+		HandedOver: o.local, Reentry: o.reentry, Token: o.token, hold: o.hold,
+	})
 }
+
+func (o *observation) wait() time.Duration { return o.granted.Sub(o.asked) }
 
 // finishAsync is finish for the future of a caller who does not wait.
 func (o *observation) finishAsync(err error) {
@@ -201,75 +242,58 @@ func finishFuture[T any](o *observation, fut **Future[T]) {
 
 func dropHold(h *Hold) { h.h.unlockAsync(false) }
 
-// over notes that the hold has ended, and reports it unless a goroutine of the caller's will. o may be nil,
-// and any lock may be held.
-func (o *observation) over(why LostReason) {
+// over notes that the hold has ended, and reports it unless Lock or an Unlock does. Nothing is reported of what
+// failed and was granted anyway. at is 0 if the time is not known. o may be nil, and any lock may be held.
+func (o *observation) over(why LostReason, at clock.Instant) {
 	if o == nil {
 		return
 	}
-	now := o.home.clock.Stamp()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.gone, o.lost, o.phase = now, why, toReport
-	if !o.busy && o.reportsLocked() {
+	if o.gone, o.lost = at, why; at == 0 {
+		o.gone = o.home.clock.Stamp()
+	}
+	if o.state.Swap(hasEnded) == endUnclaimed && !o.failed {
 		o.home.report(o.holdEnd)
 	}
 }
 
-// reportsLocked reports whether the end of the hold is to be reported now: once, and not of what failed
-// and was granted anyway.
-func (o *observation) reportsLocked() bool {
-	if o.phase != toReport {
-		return false
-	}
-	o.phase = isReported
-	return o.end.Err == nil
+// claim reports whether the hold is held still. Then the caller ends it, under the lock that it has now, and calls
+// reportHoldEnd after that. o may be nil.
+func (o *observation) claim() bool {
+	return o != nil && o.state.CompareAndSwap(endUnclaimed, endClaimed)
 }
 
-// enter has an end of the hold wait for leave: a goroutine of the user's is in Unlock.
-func (o *observation) enter() {
-	o.mu.Lock()
-	o.busy = true
-	o.mu.Unlock()
-}
-
-// leave reports an end that has waited. It returns whether that was one by Unlock.
-func (o *observation) leave() (unlocked bool) {
-	o.mu.Lock()
-	o.busy = false
-	reports := o.reportsLocked()
-	o.mu.Unlock()
-	if !reports {
-		return false
-	}
-	if o.queued {
+// reportHoldEnd reports the end of the hold, on the goroutine of a caller. o may be nil.
+func (o *observation) reportHoldEnd() {
+	switch {
+	case o == nil:
+	case o.queued:
 		o.home.report(o.holdEnd)
-	} else {
+	default:
 		o.holdEnd()
 	}
-	return o.lost == 0
 }
 
 func (o *observation) holdEnd() {
+	if o.ctx == nil {
+		return
+	}
+	at := max(o.gone, o.granted) // a lease may be cut to an end before its grant
 	o.home.observer.HoldEnd(o.ctx, o.Acquisition, HoldEnd{
-		Reason: o.lost, Time: o.at(o.gone), Wait: o.end.Wait, Held: o.gone.Sub(o.held),
-		Reentry: o.end.Reentry, Owner: o.end.Owner, Token: o.end.Token,
+		Reason: o.lost, Time: o.home.timeOf(at), Wait: o.wait(), Held: at.Sub(o.granted), Reentry: o.reentry, Token: o.token, hold: o.hold,
 	})
 }
 
-// unlock runs an Unlock of the user's up to when the release is sent. It reports whether that has
-// ended the hold: then released follows. If a context of the user's panics, the panic goes on.
-func (o *observation) unlock(send func()) (unlocked bool) {
-	o.enter()
-	defer func() { unlocked = o.leave() }()
-	send()
-	return false
-}
-
-// released reports the result of an Unlock, on the goroutine of a caller who has waited for it.
+// released reports the result of the Unlock that has ended the hold. If that has waited for it, this is its
+// goroutine. o may be nil.
 func (o *observation) released(err error, waited bool) {
-	now := o.home.clock.Stamp()
-	end := ReleaseEnd{Err: err, Time: o.at(now), Took: now.Sub(o.gone)}
+	if o == nil || o.lost != 0 { // it found that the hold was lost
+		return
+	}
+	now := o.gone
+	if !o.releasedAtOnce {
+		now = o.home.clock.Stamp()
+	}
+	end := ReleaseEnd{Err: err, Time: o.home.timeOf(now), Took: now.Sub(o.gone)}
 	if waited && !o.queued {
 		o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end)
 		return
@@ -277,32 +301,21 @@ func (o *observation) released(err error, waited bool) {
 	o.home.report(func() { o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end) })
 }
 
-// unlockGroup is Unlock of several locks.
-func unlockGroup(ctx context.Context, whole hold, unlockAll func(byUser bool) *groupUnlock) error {
-	u, unlocked := unlockObserved(whole, unlockAll)
+// unlockGroup is Unlock of several locks, which has begun.
+func unlockGroup(ctx context.Context, whole hold, u *groupUnlock) error {
 	err := u.wait(ctx, whole)
-	if unlocked {
+	if u.ends {
 		whole.observed().released(err, true)
 	}
 	return err
 }
 
-// unlockGroupAsync is UnlockAsync of several locks.
-func unlockGroupAsync(whole hold, unlockAll func(byUser bool) *groupUnlock) *Future[struct{}] {
-	u, unlocked := unlockObserved(whole, unlockAll)
-	if unlocked {
-		u.fut.onComplete(func(_ struct{}, err error) { whole.observed().released(err, false) })
+// unlockGroupAsync is UnlockAsync of several locks, which has begun.
+func unlockGroupAsync(whole hold, u *groupUnlock) *Future[struct{}] {
+	if o := whole.observed(); o != nil && u.ends {
+		u.fut.onComplete(func(_ struct{}, err error) { o.released(err, false) })
 	}
 	return &u.fut
-}
-
-func unlockObserved(whole hold, unlockAll func(byUser bool) *groupUnlock) (u *groupUnlock, unlocked bool) {
-	o := whole.observed()
-	if o == nil {
-		return unlockAll(true), false
-	}
-	unlocked = o.unlock(func() { u = unlockAll(true) })
-	return u, unlocked
 }
 
 // observe notes that several locks were granted, and has the end of the whole reported.
@@ -310,11 +323,10 @@ func (g *group) observe(o *observation) {
 	if o == nil {
 		return
 	}
-	o.held = o.home.clock.Stamp()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.seen = o; g.ending != nil {
-		o.over(lossOf(g.ending))
+		o.over(lossOf(g.ending), 0)
 	}
 }
 

@@ -55,6 +55,11 @@ func (c brokenContext) Err() error {
 	}
 }
 
+// deafContext panics when somebody listens to it.
+type deafContext struct{ context.Context }
+
+func (deafContext) Done() <-chan struct{} { panic("a broken context") }
+
 func TestObserver_ContextPanics_AcquisitionHasAnEnd(t *testing.T) {
 	t.Parallel()
 	s := testkit.Independent(t, 3)
@@ -67,22 +72,26 @@ func TestObserver_ContextPanics_AcquisitionHasAnEnd(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
 	for name, acquire := range map[string]func(context.Context){
-		"Mutex":            func(ctx context.Context) { _, _ = e.Mutex("x").Lock(ctx) },
-		"MultiLock":        func(ctx context.Context) { _, _ = e.Many("x", "y").Lock(ctx) },
-		"QuorumLock":       func(ctx context.Context) { _, _ = v.Lock("x").Lock(ctx) },
-		"Semaphore":        func(ctx context.Context) { _, _ = e.Semaphore("s").Acquire(ctx, 1) },
-		"Mutex, async":     func(ctx context.Context) { e.Mutex("x").LockAsync(ctx) },
-		"MultiLock, async": func(ctx context.Context) { e.Many("x", "y").LockAsync(ctx) },
-		"Semaphore, async": func(ctx context.Context) { e.Semaphore("s").AcquireAsync(ctx, 1) },
+		"Mutex":             func(ctx context.Context) { _, _ = e.Mutex("x").Lock(ctx) },
+		"MultiLock":         func(ctx context.Context) { _, _ = e.Many("x", "y").Lock(ctx) },
+		"QuorumLock":        func(ctx context.Context) { _, _ = v.Lock("x").Lock(ctx) },
+		"Semaphore":         func(ctx context.Context) { _, _ = e.Semaphore("s").Acquire(ctx, 1) },
+		"Mutex, async":      func(ctx context.Context) { e.Mutex("x").LockAsync(ctx) },
+		"MultiLock, async":  func(ctx context.Context) { e.Many("x", "y").LockAsync(ctx) },
+		"QuorumLock, async": func(ctx context.Context) { v.Lock("x").LockAsync(ctx) },
+		"Semaphore, async":  func(ctx context.Context) { e.Semaphore("s").AcquireAsync(ctx, 1) },
 	} {
-		for _, at := range []string{"at once", "while it waits"} {
-			c := brokenContext{context.Background(), over}
-			if at != "at once" {
+		later := make(chan struct{})
+		for at, c := range map[string]context.Context{
+			"at once":         brokenContext{context.Background(), over},
+			"while it waits":  brokenContext{context.Background(), later},
+			"when it listens": deafContext{context.Background()},
+		} {
+			if at == "while it waits" {
 				if strings.HasSuffix(name, "async") {
 					continue
 				}
-				c.over = make(chan struct{})
-				time.AfterFunc(20*time.Millisecond, func() { close(c.over) }) // the sooner, the earlier it is given up
+				time.AfterFunc(20*time.Millisecond, func() { close(later) }) // the sooner, the earlier it is given up
 			}
 			func() {
 				defer func() {
@@ -104,6 +113,51 @@ func TestObserver_ContextPanics_AcquisitionHasAnEnd(t *testing.T) {
 		}
 		return starts == ends
 	})
+}
+
+// Of two goroutines that unlock, the one that has ended the hold reports that, with its own result: nobody reports
+// the ErrNotHeld of the other.
+func TestObserver_TwoUnlocks_OneReportsTheEnd(t *testing.T) {
+	t.Parallel()
+	s := testkit.Independent(t, 3)
+	l := new(ledger)
+	v := s.Open(func(c *engine.Config) { c.Observer = l })
+	e := v[0]
+	testkit.MustSetPermits(t, e.Semaphore("s"), 4)
+	ctx := testkit.Ctx(t)
+	for i := range 400 {
+		one, many, quorum := testkit.MustLock(t, e.Mutex("x")), testkit.MustLockMany(t, e, []string{"a", "b"}), testkit.MustRedLock(t, v.Lock("q"))
+		permits := testkit.MustAcquire(t, e.Semaphore("s"), 1)
+		var all sync.WaitGroup
+		for range 2 {
+			for _, h := range []*engine.Hold{one, many, quorum} {
+				all.Go(func() {
+					if i%2 == 0 {
+						_ = h.Unlock(ctx)
+					} else {
+						_, _ = h.UnlockAsync().Await(ctx)
+					}
+				})
+			}
+			all.Go(func() { _ = permits.Release(ctx) })
+		}
+		all.Wait()
+	}
+	l.balanced(t)
+	testkit.Eventually(t, "one release of each hold", func() bool {
+		released := 0
+		for _, ev := range l.of(false) {
+			if ev.release != nil {
+				released++
+			}
+		}
+		return released == 1600
+	})
+	for _, ev := range l.of(false) {
+		if ev.release != nil && ev.release.Err != nil {
+			t.Error(ev)
+		}
+	}
 }
 
 // Everything at once, with an Observer that calls the engine from each method.

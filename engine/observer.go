@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // An Observer is called at events, for metrics and traces: see Config.Observer. It may call the
@@ -25,7 +27,8 @@ import (
 //     after Close: a LockAsync fails then, and has its AcquireEnd.
 //
 // Each AcquireStart is followed by one AcquireEnd, and, if the outcome is Granted, by one HoldEnd. Each
-// Unlock that ends a hold is followed by one ReleaseEnd.
+// Unlock that ends a hold is followed by one ReleaseEnd, with its result. If AcquireStart panics, so does the call
+// of Lock; nothing begins, and nothing follows.
 // Permits of a Semaphore are a hold, too; its other operations and a Latch are not observed.
 //
 // If the Observer has a method Attach(*Engine), New calls it with the engine: so it can look at
@@ -67,17 +70,21 @@ type AcquireEnd struct {
 	Outcome Outcome
 	Err     error // nil if it was granted; what the caller gets
 	Time    time.Time
-	Wait    time.Duration // from the call to the result
+	Wait    time.Duration // from when AcquireStart has returned, to the result
 	// Attempts is how many commands were sent for it; 0 for a semaphore, whose commands many
 	// share, and for several locks.
 	Attempts int
 	// HandedOver: another holder of this process handed it over, or it joined other readers; see
 	// Config.HandOverTime.
 	HandedOver bool
-	Reentry    bool   // it re-enters a hold
-	Owner      string // Hold.Owner
-	Token      int64  // Hold.Token
+	Reentry    bool  // it re-enters a hold
+	Token      int64 // Hold.Token
+
+	hold *lockHold // nil if there is no owner
 }
+
+// Owner returns Hold.Owner. The text is made when you ask for it.
+func (end AcquireEnd) Owner() string { return end.hold.owner() }
 
 // HoldEnd is the end of a hold.
 type HoldEnd struct {
@@ -86,15 +93,19 @@ type HoldEnd struct {
 	Wait    time.Duration // AcquireEnd.Wait
 	Held    time.Duration // since it was granted
 	Reentry bool
-	Owner   string
 	Token   int64
+
+	hold *lockHold
 }
+
+// Owner returns Hold.Owner, as AcquireEnd.Owner does.
+func (end HoldEnd) Owner() string { return end.hold.owner() }
 
 // ReleaseEnd is the result of an Unlock.
 type ReleaseEnd struct {
 	Err  error // what Unlock returns
 	Time time.Time
-	Took time.Duration // since the hold ended
+	Took time.Duration // since the hold ended; 0 if the lock was handed over at once, see Config.HandOverTime
 }
 
 // RenewEnd is one renewal script.
@@ -153,12 +164,7 @@ func (o Outcome) String() string {
 // gave to ctx count as its end. ctx is asked last, as it may be the user's own.
 func outcomeOf(ctx context.Context, err error) Outcome {
 	is := func(targets ...error) bool {
-		for _, t := range targets {
-			if errors.Is(err, t) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 	}
 	switch {
 	case err == nil:
@@ -249,7 +255,9 @@ func (f ObserverFuncs) ConnChange(change ConnChange) {
 }
 
 // Observers returns an Observer that calls each of those, in this order. The contexts are made
-// one from the other. A nil one is left out; the result is nil if there is no other.
+// one from the other. A nil one is left out; the result is nil if there is no other. If one panics, the
+// others are called, and the panic goes on after that; but if that was an AcquireStart, those after it are not
+// called, and those before it have their AcquireEnd.
 func Observers(all ...Observer) Observer {
 	var some observers
 	for _, one := range all {
@@ -269,41 +277,46 @@ func Observers(all ...Observer) Observer {
 type observers []Observer
 
 func (all observers) AcquireStart(ctx context.Context, a Acquisition) context.Context {
+	begun := 0
+	defer func() {
+		if begun < len(all) {
+			all[:begun].AcquireEnd(ctx, a, AcquireEnd{Outcome: Canceled, Err: notAcquired(a.Name, lockerr.ErrAbandoned), Time: clock.System().Wall()})
+		}
+	}()
 	for _, one := range all {
 		if next := one.AcquireStart(ctx, a); next != nil {
 			ctx = next
 		}
+		begun++
 	}
 	return ctx
 }
 
 func (all observers) AcquireEnd(ctx context.Context, a Acquisition, end AcquireEnd) {
-	for _, one := range all {
-		one.AcquireEnd(ctx, a, end)
-	}
+	all.each(func(one Observer) { one.AcquireEnd(ctx, a, end) })
 }
 
 func (all observers) HoldEnd(ctx context.Context, a Acquisition, end HoldEnd) {
-	for _, one := range all {
-		one.HoldEnd(ctx, a, end)
-	}
+	all.each(func(one Observer) { one.HoldEnd(ctx, a, end) })
 }
 
 func (all observers) ReleaseEnd(ctx context.Context, a Acquisition, end ReleaseEnd) {
-	for _, one := range all {
-		one.ReleaseEnd(ctx, a, end)
-	}
+	all.each(func(one Observer) { one.ReleaseEnd(ctx, a, end) })
 }
 
 func (all observers) RenewEnd(end RenewEnd) {
-	for _, one := range all {
-		one.RenewEnd(end)
-	}
+	all.each(func(one Observer) { one.RenewEnd(end) })
 }
 
 func (all observers) ConnChange(change ConnChange) {
-	for _, one := range all {
-		one.ConnChange(change)
+	all.each(func(one Observer) { one.ConnChange(change) })
+}
+
+// each calls every one, also if one before it panics.
+func (all observers) each(call func(Observer)) {
+	if len(all) > 0 {
+		defer all[1:].each(call)
+		call(all[0])
 	}
 }
 

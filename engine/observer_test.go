@@ -174,19 +174,19 @@ func TestObserver_Events_SayWhatHappened(t *testing.T) {
 		t.Fatalf("got\n%q, want\n%q", texts, want)
 	}
 	first, refused, again, childEnd, end, permit := events[0].acquire, events[1].acquire, events[2].acquire, events[3].hold, events[5].hold, events[9]
-	if first.Owner != owner || first.Token != 1 || first.Attempts != 1 || first.Err != nil || first.Reentry || first.Wait <= 0 || time.Since(first.Time) > time.Minute {
+	if first.Owner() != owner || first.Token != 1 || first.Attempts != 1 || first.Err != nil || first.Reentry || first.Wait <= 0 || time.Since(first.Time) > time.Minute {
 		t.Errorf("the grant: %+v", first)
 	}
-	if !errors.Is(refused.Err, engine.ErrHeld) || refused.Owner != "" || !events[1].Try {
+	if !errors.Is(refused.Err, engine.ErrHeld) || refused.Owner() != "" || !events[1].Try {
 		t.Errorf("the refusal: %+v", refused)
 	}
 	if !again.Reentry || again.Token != 1 || !childEnd.Reentry || childEnd.Held <= 0 {
 		t.Errorf("the re-entry: %+v, %+v", again, childEnd)
 	}
-	if end.Owner != owner || end.Token != 1 || end.Wait != first.Wait || end.Held < childEnd.Held || end.Reentry {
+	if end.Owner() != owner || end.Token != 1 || end.Wait != first.Wait || end.Held < childEnd.Held || end.Reentry {
 		t.Errorf("the end: %+v", end)
 	}
-	if permit.Permits != 3 || permit.acquire.Owner != "" {
+	if permit.Permits != 3 || permit.acquire.Owner() != "" {
 		t.Errorf("the permits: %+v", permit)
 	}
 }
@@ -480,4 +480,51 @@ func TestObservers_Several_AreCalledInOrder(t *testing.T) {
 		t.Error("the Engine was not attached")
 	}
 	l.balanced(t)
+}
+
+// One that panics takes no event from the others, and what they were told has begun has an end.
+func TestObservers_OnePanics_OthersHaveEachEvent(t *testing.T) {
+	t.Parallel()
+	srv := testkit.Server(t)
+	for _, at := range []string{"AcquireStart", "AcquireEnd", "HoldEnd", "ReleaseEnd"} {
+		panics := func(here string) {
+			if here == at {
+				panic("a bug of the Observer's")
+			}
+		}
+		before, after := new(ledger), new(ledger)
+		bad := engine.ObserverFuncs{
+			OnAcquireStart: func(ctx context.Context, _ engine.Acquisition) context.Context {
+				panics("AcquireStart")
+				return ctx
+			},
+			OnAcquireEnd: func(context.Context, engine.Acquisition, engine.AcquireEnd) { panics("AcquireEnd") },
+			OnHoldEnd:    func(_ context.Context, _ engine.Acquisition, _ engine.HoldEnd) { panics("HoldEnd") },
+			OnReleaseEnd: func(context.Context, engine.Acquisition, engine.ReleaseEnd) { panics("ReleaseEnd") },
+		}
+		e := testkit.Open(t, srv.URL(), func(c *engine.Config) { c.Observer = engine.Observers(before, bad, after) })
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s did not panic", at)
+				}
+			}()
+			h, err := e.Mutex(at).Lock(testkit.Ctx(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = h.Unlock(testkit.Ctx(t))
+		}()
+		before.balanced(t)
+		after.balanced(t)
+		_, first := before.all()
+		_, second := after.all()
+		if at == "AcquireStart" && (len(first) != 1 || first[0].acquire.Outcome != engine.Canceled || len(second) != 0) {
+			t.Errorf("%s: %v, %v", at, first, second)
+		}
+		if at != "AcquireStart" && (len(first) < 2 || len(second) != len(first)) {
+			t.Errorf("%s: %v, %v", at, first, second)
+		}
+	}
 }

@@ -75,7 +75,7 @@ func (q *redLockAcquisition) SetRoundTrip(i int, d time.Duration) {
 
 func (q *redLockAcquisition) NewTry(i int, waits bool) quorum.Try {
 	m := q.locks[i]
-	a := m.home.newAcquisition(m, q.opts, true, m.observePart(q.seen, kindRedLock, !waits))
+	a := m.home.newAcquisition(m, q.opts, true, m.observePart(kindRedLock, !waits))
 	a.More().Quorum = true
 	a.Try = !waits
 	a.More().AnyRefusal = a.Try && !q.Once
@@ -171,6 +171,7 @@ func (q *redLockAcquisition) enqueue(i int, a *acquisition, mayOverflow bool) {
 		a.cancel(*s) // enqueue finds it ended
 	}
 	a.fut.onComplete(func(h *Hold, err error) { q.onResult(i, h, err) })
+	a.observed().startPart(q.seen)
 	q.locks[i].home.enqueue(a, q.locks[i], q.opts)
 }
 

@@ -112,12 +112,12 @@ func (m *multiHold) attach(c *heldContext) error {
 }
 
 func (m *multiHold) unlock(ctx context.Context) error {
-	return unlockGroup(ctx, m, m.unlockAll)
+	return unlockGroup(ctx, m, m.unlockAll(true))
 }
 
 func (m *multiHold) unlockAsync(byUser bool) *Future[struct{}] {
 	if byUser {
-		return unlockGroupAsync(m, m.unlockAll)
+		return unlockGroupAsync(m, m.unlockAll(true))
 	}
 	return &m.unlockAll(false).fut
 }
@@ -126,7 +126,7 @@ func (m *multiHold) unlockAll(byUser bool) *groupUnlock {
 	u := newGroupUnlock(m.home(), m.holds, len(m.holds), joined)
 	soon := byUser && m.endsSoon()
 	if m.err() == nil { // not lost by the clock
-		m.settle(ErrReleased)
+		u.ends = m.release(byUser)
 	}
 	u.begin(m.group, soon)
 	return u
@@ -271,12 +271,12 @@ func (h *quorumHold) attach(c *heldContext) error {
 // unlock returns when a majority of the servers has released it, as nobody needs more; the
 // releases at the others go on in the background.
 func (h *quorumHold) unlock(ctx context.Context) error {
-	return unlockGroup(ctx, h, h.unlockAll)
+	return unlockGroup(ctx, h, h.unlockAll(true))
 }
 
 func (h *quorumHold) unlockAsync(byUser bool) *Future[struct{}] {
 	if byUser {
-		return unlockGroupAsync(h, h.unlockAll)
+		return unlockGroupAsync(h, h.unlockAll(true))
 	}
 	return &h.unlockAll(false).fut
 }
@@ -303,13 +303,14 @@ func (h *quorumHold) unlockAll(byUser bool) *groupUnlock {
 		})
 		return u
 	}
-	q.group.settle(ErrReleased)
+	ends := q.group.release(byUser)
 	q.run(&do, false)
 	of := make([]*lockHold, len(votes))
 	for i, v := range votes {
 		of[i] = voteOf(v).hold
 	}
 	u := newGroupUnlock(q.home, of, q.Majority(), func(errs []error) error { return q.unreleased(votes, errs) })
+	u.ends = ends
 	q.mu.Lock()
 	q.unlocked = cmp.Or(q.unlocked, u)
 	q.mu.Unlock()

@@ -153,7 +153,7 @@ func TestObserver_GrantedAfterTheFailure_IsNoHold(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		_, o := e.observe(ctxT(t), Acquisition{Kind: "mutex"}, async)
 		o.finish(ErrClosed)
-		o.over(0)
+		o.over(0, e.clock.Now())
 	}
 	mustUnlock(t, mustLock(t, e.Mutex("x")))
 	events.want(t, "acquired", "released")
@@ -322,5 +322,26 @@ func TestStats_ReleaseWithoutAnswer_KnowTheEndOfTheHold(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 		})
+	}
+}
+
+func TestStats_OldestHold_IsThatOfAllKinds(t *testing.T) {
+	t.Parallel()
+	e := open(t, server(t).URL())
+	if age := e.Stats().OldestHold; age != 0 {
+		t.Errorf("%v without a hold", age)
+	}
+	first := mustLock(t, e.RWMutex("rw").Reader())
+	eventually(t, "it is held for a while", func() bool { return e.Stats().OldestHold >= 50*time.Millisecond })
+	begun := time.Now()
+	second := mustLock(t, e.Mutex("x"))
+	mustUnlock(t, first)
+	if age := e.Stats().OldestHold; age > time.Since(begun)+time.Millisecond {
+		t.Errorf("%v, which is that of the hold that has ended", age)
+	}
+	eventually(t, "the second is held for a while", func() bool { return e.Stats().OldestHold >= 50*time.Millisecond })
+	mustUnlock(t, second)
+	if age := e.Stats().OldestHold; age != 0 {
+		t.Errorf("%v after all holds", age)
 	}
 }

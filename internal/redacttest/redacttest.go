@@ -17,7 +17,7 @@ import (
 )
 
 // longest is how much of a line one value may fill.
-const longest = 1000
+const longest = 1100
 
 // Every checks that each exported type of the package in this folder has samples, and
 // prints all of them; a type that somebody adds later cannot be forgotten.

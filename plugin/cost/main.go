@@ -1,6 +1,9 @@
+//go:build unix
+
 // Command cost measures what an Observer costs: pairs of Lock and Unlock a second without one, with
 // pawlprom and with pawlotel, in rounds of all of them in a random order, so that what else the machine does
-// falls on each. It prints the median and the spread of the ratios to the run without.
+// falls on each. It prints the median and the spread of the ratios to the run without, and the processor time of this
+// process, which depends less on what else the machine does.
 //
 //	go run . --addr redis://127.0.0.1:6379 --rounds 20
 package main
@@ -15,6 +18,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,14 +65,14 @@ func main() {
 		{"uncontended", func(worker int) string { return fmt.Sprint("cost:", worker) }},
 		{"hot", func(int) string { return "cost" }},
 	} {
-		pairs, allocs := make([][]float64, len(variants)), make([][]float64, len(variants))
+		pairs, cpu, allocs := make([][]float64, len(variants)), make([][]float64, len(variants)), make([][]float64, len(variants))
 		for range *rounds {
 			for _, v := range rand.Perm(len(variants)) {
-				p, a, err := measure(*addr, variants[v].observer(), scenario.lock, *each)
+				m, err := measure(*addr, variants[v].observer(), scenario.lock, *each)
 				if err != nil {
 					log.Fatal(err)
 				}
-				pairs[v], allocs[v] = append(pairs[v], p), append(allocs[v], a)
+				pairs[v], cpu[v], allocs[v] = append(pairs[v], m.pairs), append(cpu[v], m.cpu), append(allocs[v], m.allocs)
 			}
 		}
 		for v := range variants {
@@ -77,8 +81,8 @@ func main() {
 				ratios[i] = pairs[v][i] / pairs[0][i]
 			}
 			slices.Sort(ratios)
-			fmt.Printf("%-12s %-38s %8.0f pairs/s  ratio %.3f (%.2f to %.2f)  %.1f allocations a pair\n", scenario.name, variants[v].name,
-				median(pairs[v]), median(ratios), ratios[0], ratios[len(ratios)-1], median(allocs[v]))
+			fmt.Printf("%-12s %-38s %8.0f pairs/s  ratio %.3f (%.2f to %.2f)  a pair: %5.0f ns of processor time, %.1f allocations\n", scenario.name, variants[v].name,
+				median(pairs[v]), median(ratios), ratios[0], ratios[len(ratios)-1], median(cpu[v]), median(allocs[v]))
 		}
 	}
 }
@@ -88,17 +92,19 @@ func median(of []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// measure returns pairs a second, and allocations a pair.
-func measure(addr string, o engine.Observer, name func(int) string, d time.Duration) (pairs, allocs float64, _ error) {
+// measurement is that of one variant: pairs a second, and what a pair takes: nanoseconds of processor time, and allocations.
+type measurement struct{ pairs, cpu, allocs float64 }
+
+func measure(addr string, o engine.Observer, name func(int) string, d time.Duration) (m measurement, _ error) {
 	cfg, err := engine.ParseURL(addr)
 	if err != nil {
-		return 0, 0, err
+		return m, err
 	}
 	cfg.Observer = o
 	ctx := context.Background()
 	e, err := engine.New(ctx, cfg)
 	if err != nil {
-		return 0, 0, err
+		return m, err
 	}
 	defer e.Close()
 	var n atomic.Int64
@@ -124,14 +130,25 @@ func measure(addr string, o engine.Observer, name func(int) string, d time.Durat
 	time.Sleep(warmUp) // what is measured is what follows
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	from, begun := n.Load(), time.Now()
+	from, used, begun := n.Load(), cpuTime(), time.Now()
 	time.Sleep(d) // the time of the measurement
-	to, took := n.Load(), time.Since(begun)
+	count, took := float64(n.Load()-from), time.Since(begun)
+	m.cpu = float64(cpuTime()-used) / count
 	runtime.ReadMemStats(&after)
+	m.pairs, m.allocs = count/took.Seconds(), float64(after.Mallocs-before.Mallocs)/count
 	over.Store(true)
 	all.Wait()
 	if err, ok := failed.Load().(error); ok {
-		return 0, 0, err
+		return m, err
 	}
-	return float64(to-from) / took.Seconds(), float64(after.Mallocs-before.Mallocs) / float64(to-from), nil
+	return m, nil
+}
+
+// cpuTime is the processor time that this process has used.
+func cpuTime() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		log.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -9,6 +9,8 @@
 //	              Hold.Context(nil), are its children
 //	lock.release  from the end to the answer that Unlock waits for
 //
+// An acquisition whose lock.acquire is not sampled has none of the others either, and leaves the context as it is.
+//
 // The names of the attributes begin with "lock.": kind, name, outcome, attempts, handed_over, reentry,
 // owner, token, permits, holder (who had the lock when it was refused), wait_ms and lost (why). A lock that is
 // lost, or that is not granted because of a failure, has a span with the status Error; one that somebody

@@ -83,9 +83,12 @@ func (o *observer) AcquireStart(ctx context.Context, a engine.Acquisition) conte
 	if name := o.name(a.Name); name != "" {
 		about = append(about, text("lock.name", name))
 	}
-	s := &spans{Context: ctx, of: o, identity: trace.WithAttributes(about...)}
-	_, s.acquire = o.tracer.Start(ctx, "lock.acquire", s.identity)
-	return s
+	identity := trace.WithAttributes(about...)
+	_, acquire := o.tracer.Start(ctx, "lock.acquire", identity)
+	if !acquire.IsRecording() {
+		return ctx
+	}
+	return &spans{Context: ctx, of: o, identity: identity, acquire: acquire}
 }
 
 // AcquireEnd implements engine.Observer.
@@ -94,12 +97,10 @@ func (o *observer) AcquireEnd(ctx context.Context, a engine.Acquisition, end eng
 	if s == nil {
 		return
 	}
-	if s.acquire.IsRecording() {
-		s.acquire.SetAttributes(acquired(a, end)...)
-		switch end.Outcome {
-		case engine.Unavailable, engine.Closed, engine.Invalid, engine.Failed:
-			s.acquire.SetStatus(codes.Error, valid(end.Err.Error()))
-		}
+	s.acquire.SetAttributes(acquired(a, end)...)
+	switch end.Outcome {
+	case engine.Unavailable, engine.Closed, engine.Invalid, engine.Failed:
+		s.acquire.SetStatus(codes.Error, valid(end.Err.Error()))
 	}
 	s.acquire.End(trace.WithTimestamp(end.Time))
 	if end.Outcome == engine.Granted {
@@ -130,8 +131,8 @@ func acquired(a engine.Acquisition, end engine.AcquireEnd) []attribute.KeyValue 
 	if a.Permits != 0 {
 		all = append(all, attribute.Int("lock.permits", a.Permits))
 	}
-	if end.Owner != "" {
-		all = append(all, attribute.String("lock.owner", end.Owner))
+	if owner := end.Owner(); owner != "" {
+		all = append(all, attribute.String("lock.owner", owner))
 	}
 	if end.Token != 0 {
 		all = append(all, attribute.Int64("lock.token", end.Token))
@@ -154,8 +155,8 @@ func (o *observer) HoldEnd(ctx context.Context, a engine.Acquisition, end engine
 	}
 	if s.hold.IsRecording() {
 		all := []attribute.KeyValue{attribute.Float64("lock.wait_ms", float64(end.Wait.Microseconds())/1000)}
-		if end.Owner != "" {
-			all = append(all, attribute.String("lock.owner", end.Owner))
+		if owner := end.Owner(); owner != "" {
+			all = append(all, attribute.String("lock.owner", owner))
 		}
 		if end.Reason != 0 {
 			all = append(all, attribute.String("lock.lost", end.Reason.Code()))

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	oteltrace "go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
 	"github.com/pawl-lock/pawl/engine"
@@ -215,6 +216,29 @@ func TestObserver_ServiceUnderLoad_EndsEverySpan(t *testing.T) {
 	must(t, e.Close())
 	if n := len(spans(t, out, 4*workers*each)); n != 4*workers*each {
 		t.Errorf("%d spans, want %d", n, 4*workers*each)
+	}
+}
+
+// What is not sampled leaves no trace in the context either.
+func TestObserver_NotSampled_ContextIsTheCallers(t *testing.T) {
+	t.Parallel()
+	out := tracetest.NewInMemoryExporter()
+	tp := trace.NewTracerProvider(trace.WithSyncer(out), trace.WithSampler(trace.ParentBased(trace.NeverSample())))
+	cfg, err := engine.ParseURL(redistest.Start(t).URL())
+	must(t, err)
+	cfg.Observer = pawlotel.New(pawlotel.TracerProvider(tp))
+	e, err := engine.New(context.Background(), cfg)
+	must(t, err)
+	t.Cleanup(func() { _ = e.Close() })
+	ctx, request := tp.Tracer("service").Start(context.Background(), "request")
+	must(t, e.Mutex("x").Do(ctx, func(ctx context.Context, _ *engine.Hold) error {
+		if got := oteltrace.SpanContextFromContext(ctx); !got.Equal(request.SpanContext()) {
+			t.Errorf("fn has the span %v", got.SpanID())
+		}
+		return nil
+	}))
+	if n := len(out.GetSpans()); n != 0 {
+		t.Errorf("%d spans", n)
 	}
 }
 

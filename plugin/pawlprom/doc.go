@@ -13,20 +13,20 @@
 //	                                             "released", or why it was lost
 //	pawl_release_duration_seconds{kind,result}   histogram: until Unlock has its answer; "ok" or "error"
 //	pawl_lost_total{kind,reason}                 counter
-//	pawl_handed_over_total{kind}                 counter: grants without a command
-//	pawl_held{kind}, pawl_waiting{kind}          gauges
-//	pawl_oldest_hold_seconds                     gauge: how old the oldest hold is; 0 without one
 //
 // These are about the engines:
 //
+//	pawl_held, pawl_waiting                      gauges of engine.Stats: locks that are held, and acquisitions
+//	                                             without a result
+//	pawl_oldest_hold_seconds                     gauge: how old the oldest hold is; 0 without one
 //	pawl_renewal_lag_seconds                     histogram: how late renewals are sent
 //	pawl_renewal_duration_seconds{result}        histogram: until they are answered; "ok" or "error"
 //	pawl_connections_lost_total{role}            counter
-//	pawl_reconnects_total, pawl_redirects_total, pawl_commands_total, pawl_compensations_total,
+//	pawl_handed_over_total, pawl_reconnects_total, pawl_redirects_total, pawl_commands_total, pawl_compensations_total,
 //	pawl_in_doubt_total, pawl_unknown_outcomes_total, pawl_not_acked_total, pawl_leaked_total,
 //	pawl_events_dropped_total                    counters of engine.Stats
 //	pawl_servers_connected, pawl_servers_down    gauges
 //
-// The name of a lock is no label unless NameLabel makes one of it. If events were dropped
-// (pawl_events_dropped_total), pawl_held and pawl_waiting may be too high by as many.
+// The name of a lock is no label unless NameLabel makes one of it. The histograms have classic buckets, from 100 µs to a
+// minute. Events that were dropped (pawl_events_dropped_total) are missing in them; the gauges are right anyway.
 package pawlprom

@@ -3,6 +3,7 @@ package pawlprom
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -18,7 +19,7 @@ type engines struct {
 }
 
 // totals are the counters of engines.
-type totals [9]uint64
+type totals [10]uint64
 
 // statistics are what is shown of engine.Stats.
 var statistics = [len(totals{})]struct {
@@ -26,6 +27,7 @@ var statistics = [len(totals{})]struct {
 	of   func(*engine.Stats) uint64
 }{
 	{statistic("commands_total", "Commands that were sent."), func(s *engine.Stats) uint64 { return s.Commands }},
+	{statistic("handed_over_total", "Grants that another holder of the process handed over, and readers that joined others."), func(s *engine.Stats) uint64 { return s.HandedOver }},
 	{statistic("redirects_total", "Commands that another node of the cluster had to take."), func(s *engine.Stats) uint64 { return s.Redirects }},
 	{statistic("reconnects_total", "Connections that came back."), func(s *engine.Stats) uint64 { return uint64(s.Reconnects) }},
 	{statistic("compensations_total", "Releases of owners that nobody wanted, and of holds that were lost."), func(s *engine.Stats) uint64 { return s.Compensations }},
@@ -37,6 +39,9 @@ var statistics = [len(totals{})]struct {
 }
 
 var (
+	held      = statistic("held", "Locks that are held: re-entries, and each lock of several, included.")
+	waiting   = statistic("waiting", "Acquisitions without a result: of each lock of several, if these are.")
+	oldest    = statistic("oldest_hold_seconds", "How long the oldest hold has been held; 0 if there is none.")
 	connected = statistic("servers_connected", "Servers whose connections are all up.")
 	down      = statistic("servers_down", "Servers that miss a connection.")
 )
@@ -57,21 +62,23 @@ func (e *engines) add(one *engine.Engine) {
 	e.mu.Unlock()
 }
 
-// Describe implements prometheus.Collector.
-func (e *engines) Describe(to chan<- *prometheus.Desc) {
+func (e *engines) describe(to chan<- *prometheus.Desc) {
 	for _, s := range statistics {
 		to <- s.desc
 	}
-	to <- connected
-	to <- down
+	for _, d := range []*prometheus.Desc{held, waiting, oldest, connected, down} {
+		to <- d
+	}
 }
 
-// Collect implements prometheus.Collector.
-func (e *engines) Collect(to chan<- prometheus.Metric) {
+func (e *engines) collect(to chan<- prometheus.Metric) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	sum := e.closed
-	up, missing := 0, 0
+	var now struct {
+		held, waiting, up, missing int
+		oldest                     time.Duration
+	}
 	open := e.open[:0]
 	for _, one := range e.open {
 		closing := errors.Is(one.Ready(), engine.ErrClosed)
@@ -82,13 +89,20 @@ func (e *engines) Collect(to chan<- prometheus.Metric) {
 			continue
 		}
 		open = append(open, one)
-		up, missing = up+s.Connected, missing+len(s.DownSince)
+		now.held, now.waiting, now.oldest = now.held+s.Held, now.waiting+s.Waiting, max(now.oldest, s.OldestHold)
+		now.up, now.missing = now.up+s.Connected, now.missing+len(s.DownSince)
 	}
 	clear(e.open[len(open):])
 	e.open = open
 	for i, s := range statistics {
 		to <- prometheus.MustNewConstMetric(s.desc, prometheus.CounterValue, float64(sum[i]))
 	}
-	to <- prometheus.MustNewConstMetric(connected, prometheus.GaugeValue, float64(up))
-	to <- prometheus.MustNewConstMetric(down, prometheus.GaugeValue, float64(missing))
+	gauge := func(desc *prometheus.Desc, v float64) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v)
+	}
+	gauge(held, float64(now.held))
+	gauge(waiting, float64(now.waiting))
+	gauge(oldest, now.oldest.Seconds())
+	gauge(connected, float64(now.up))
+	gauge(down, float64(now.missing))
 }

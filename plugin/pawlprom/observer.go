@@ -3,7 +3,7 @@ package pawlprom
 import (
 	"context"
 	"errors"
-	"time"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,15 +15,13 @@ import (
 type Observer struct {
 	nameLabel func(string) string // nil: names are no label
 
-	acquire, hold, release *prometheus.HistogramVec
-	lost, handedOver       *prometheus.CounterVec
-	renewalLag             prometheus.Histogram
-	renewal                *prometheus.HistogramVec
-	connectionsLost        *prometheus.CounterVec
+	acquire, hold, release, lost, renewal, renewalLag *prometheus.Desc
 
-	series  seriesSet
-	oldest  holdList
-	engines engines
+	series          seriesSet
+	renewals        [2]lazy // failed, and not
+	lags            lazy
+	connectionsLost *prometheus.CounterVec
+	engines         engines
 }
 
 var _ engine.Observer = (*Observer)(nil)
@@ -45,9 +43,6 @@ func NameLabel(of func(name string) string) Option {
 	return func(o *Observer) { o.nameLabel = of }
 }
 
-// buckets are from 100 µs to a minute: a round trip, and a lease.
-var buckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
-
 // New returns an Observer whose metrics are registered with reg. It panics if they cannot be,
 // because other metrics have their names.
 func New(reg prometheus.Registerer, opts ...Option) *Observer {
@@ -55,23 +50,23 @@ func New(reg prometheus.Registerer, opts ...Option) *Observer {
 	for _, set := range opts {
 		set(o)
 	}
-	labels := func(more ...string) []string {
-		all := append([]string{"kind"}, more...)
-		if o.nameLabel != nil {
-			all = append(all, "name")
-		}
-		return all
+	described := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("pawl_"+name, help, labels, nil)
 	}
-	o.acquire = histograms("acquire_duration_seconds", "How long acquisitions took, from the call to the result.", labels("outcome"))
-	o.hold = histograms("hold_duration_seconds", "How long locks were held, by how that ended.", labels("end"))
-	o.release = histograms("release_duration_seconds", "How long Unlock waited for its answer.", labels("result"))
-	o.lost = counters("lost_total", "Holds that were lost before they were unlocked.", labels("reason"))
-	o.handedOver = counters("handed_over_total", "Grants that another holder of the process handed over, and readers that joined others.", labels())
-	o.renewal = histograms("renewal_duration_seconds", "How long renewals took, from the command to the answer.", []string{"result"})
-	o.renewalLag = prometheus.NewHistogram(histogramOf("renewal_lag_seconds", "How late renewals were sent."))
-	o.connectionsLost = counters("connections_lost_total", "Connections that were lost.", []string{"role"})
-	o.series.init(o, labels())
-	o.oldest.init()
+	ofKind := func(name, help, label string) *prometheus.Desc {
+		if o.nameLabel != nil {
+			return described(name, help, "kind", label, "name")
+		}
+		return described(name, help, "kind", label)
+	}
+	o.acquire = ofKind("acquire_duration_seconds", "How long acquisitions took, from the call to the result.", "outcome")
+	o.hold = ofKind("hold_duration_seconds", "How long locks were held, by how that ended.", "end")
+	o.release = ofKind("release_duration_seconds", "How long Unlock waited for its answer.", "result")
+	o.lost = ofKind("lost_total", "Holds that were lost before they were unlocked.", "reason")
+	o.renewal = described("renewal_duration_seconds", "How long renewals took, from the command to the answer.", "result")
+	o.renewalLag = described("renewal_lag_seconds", "How late renewals were sent.")
+	o.connectionsLost = prometheus.NewCounterVec(
+		prometheus.CounterOpts{Namespace: "pawl", Name: "connections_lost_total", Help: "Connections that were lost."}, []string{"role"})
 
 	err := reg.Register(o)
 	var before prometheus.AlreadyRegisteredError
@@ -87,102 +82,71 @@ func New(reg prometheus.Registerer, opts ...Option) *Observer {
 	return o
 }
 
-func histograms(name, help string, labels []string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(histogramOf(name, help), labels)
-}
-
-// histogramOf is one with buckets, and with those of a native histogram where the server takes them.
-func histogramOf(name, help string) prometheus.HistogramOpts {
-	return prometheus.HistogramOpts{
-		Namespace: "pawl", Name: name, Help: help, Buckets: buckets,
-		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
-	}
-}
-
-func counters(name, help string, labels []string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "pawl", Name: name, Help: help}, labels)
-}
-
 // Attach adds the counters of the engine. New of package engine calls it.
 func (o *Observer) Attach(e *engine.Engine) { o.engines.add(e) }
 
-// acquisition is one acquisition in the context of its events, with its place among the holds.
-type acquisition struct {
+// labelled is the context of an acquisition if there is a NameLabel, which is called once.
+type labelled struct {
 	context.Context
-	series *series
-	held   heldHold
+	observer *Observer
+	series   *series
 }
 
 // Value implements context.Context. The key is the Observer: an engine may have several.
-func (a *acquisition) Value(key any) any {
-	if key == a.series.observer {
-		return a
+func (l *labelled) Value(key any) any {
+	if key == l.observer {
+		return l
 	}
-	return a.Context.Value(key)
+	return l.Context.Value(key)
 }
 
 // AcquireStart implements engine.Observer.
 func (o *Observer) AcquireStart(ctx context.Context, a engine.Acquisition) context.Context {
-	if a.PartOf != "" {
+	if o.nameLabel == nil || a.PartOf != "" {
 		return ctx
 	}
-	own := &acquisition{Context: ctx, series: o.series.of(a.Kind, a.Name)}
-	own.series.waiting.Add(1)
-	return own
+	return &labelled{ctx, o, o.series.of(a.Kind, strings.ToValidUTF8(o.nameLabel(a.Name), "\uFFFD"))}
 }
 
 // AcquireEnd implements engine.Observer.
 func (o *Observer) AcquireEnd(ctx context.Context, a engine.Acquisition, end engine.AcquireEnd) {
-	own := o.ofEvent(ctx, a)
-	if own == nil {
-		return
-	}
-	own.series.waiting.Add(-1)
-	own.series.acquired(end.Outcome).Observe(end.Wait.Seconds())
-	if end.Outcome != engine.Granted {
-		return
-	}
-	own.series.held.Add(1)
-	o.oldest.add(&own.held, end.Time)
-	if end.HandedOver {
-		own.series.handedOver().Inc()
+	if s := o.seriesOf(ctx, &a); s != nil {
+		s.acquired[min(end.Outcome, engine.Failed)].observe(end.Wait)
 	}
 }
 
 // HoldEnd implements engine.Observer.
 func (o *Observer) HoldEnd(ctx context.Context, a engine.Acquisition, end engine.HoldEnd) {
-	own := o.ofEvent(ctx, a)
-	if own == nil {
-		return
-	}
-	own.series.held.Add(-1)
-	o.oldest.remove(&own.held)
-	own.series.ended(end.Reason).Observe(end.Held.Seconds())
-	if end.Reason != 0 {
-		o.lost.WithLabelValues(own.series.labels(end.Reason.Code())...).Inc()
+	if s := o.seriesOf(ctx, &a); s != nil {
+		s.ended[min(end.Reason, engine.EngineClosed)].observe(end.Held)
 	}
 }
 
 // ReleaseEnd implements engine.Observer.
 func (o *Observer) ReleaseEnd(ctx context.Context, a engine.Acquisition, end engine.ReleaseEnd) {
-	if own := o.ofEvent(ctx, a); own != nil {
-		own.series.released(end.Err == nil).Observe(end.Took.Seconds())
+	if s := o.seriesOf(ctx, &a); s != nil {
+		s.released[index(end.Err)].observe(end.Took)
 	}
 }
 
-// ofEvent is the acquisition of an event; nil of a part, whose context is that of the whole.
-func (o *Observer) ofEvent(ctx context.Context, a engine.Acquisition) *acquisition {
-	if a.PartOf != "" {
+// seriesOf is the series of an event; nil of a part.
+func (o *Observer) seriesOf(ctx context.Context, a *engine.Acquisition) *series {
+	switch {
+	case a.PartOf != "":
 		return nil
+	case o.nameLabel == nil:
+		return o.series.ofKind(a.Kind)
 	}
-	own, _ := ctx.Value(o).(*acquisition)
-	return own
+	if own, ok := ctx.Value(o).(*labelled); ok {
+		return own.series
+	}
+	return nil
 }
 
 // RenewEnd implements engine.Observer.
 func (o *Observer) RenewEnd(end engine.RenewEnd) {
-	o.renewalLag.Observe(end.Lag.Seconds())
-	o.renewal.WithLabelValues(result(end.Err == nil)).Observe(end.RTT.Seconds())
+	o.lags.observe(end.Lag)
+	o.renewals[index(end.Err)].observe(end.RTT)
 }
 
 // ConnChange implements engine.Observer.
@@ -190,6 +154,14 @@ func (o *Observer) ConnChange(change engine.ConnChange) {
 	if !change.Up {
 		o.connectionsLost.WithLabelValues(change.Role).Inc()
 	}
+}
+
+// index is where what has failed is counted, and what has not.
+func index(err error) int {
+	if err == nil {
+		return 1
+	}
+	return 0
 }
 
 func result(ok bool) string {
@@ -201,21 +173,24 @@ func result(ok bool) string {
 
 // Describe implements prometheus.Collector.
 func (o *Observer) Describe(to chan<- *prometheus.Desc) {
-	for _, c := range o.collectors() {
-		c.Describe(to)
+	for _, d := range []*prometheus.Desc{o.acquire, o.hold, o.release, o.lost, o.renewal, o.renewalLag} {
+		to <- d
 	}
+	o.connectionsLost.Describe(to)
+	o.engines.describe(to)
 }
 
 // Collect implements prometheus.Collector.
 func (o *Observer) Collect(to chan<- prometheus.Metric) {
-	for _, c := range o.collectors() {
-		c.Collect(to)
+	o.series.collect(o, to)
+	if h := o.lags.made.Load(); h != nil {
+		to <- h.metric(o.renewalLag)
 	}
-}
-
-func (o *Observer) collectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		o.acquire, o.hold, o.release, o.lost, o.handedOver, o.renewal, o.renewalLag, o.connectionsLost,
-		&o.series, &o.oldest, &o.engines,
+	for ok := range o.renewals {
+		if h := o.renewals[ok].made.Load(); h != nil {
+			to <- h.metric(o.renewal, result(ok == 1))
+		}
 	}
+	o.connectionsLost.Collect(to)
+	o.engines.collect(to)
 }

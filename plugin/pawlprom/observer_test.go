@@ -82,7 +82,7 @@ func TestObserver_Locks_ShowInTheExposition(t *testing.T) {
 		t.Fatal("a FairMutex is a Mutex")
 	}
 	waiting := e.Mutex("orders:42").LockAsync(ctx)
-	eventually(t, "it waits", func() bool { return scrape(t, reg)[`pawl_waiting{kind="mutex"}`] == "1" })
+	eventually(t, "it waits", func() bool { return scrape(t, reg)[`pawl_waiting`] == "1" })
 	lost, err := e.Mutex("short").Lock(ctx, engine.Lease(100*time.Millisecond))
 	must(t, err)
 	<-lost.Done()
@@ -95,10 +95,10 @@ func TestObserver_Locks_ShowInTheExposition(t *testing.T) {
 		`pawl_acquire_duration_seconds_count{kind="fair",outcome="invalid"}`:      "1",
 		`pawl_acquire_duration_seconds_count{kind="multilock",outcome="granted"}`: "1",
 		`pawl_hold_duration_seconds_count{end="lease_ended",kind="mutex"}`:        "1",
-		`pawl_held{kind="mutex"}`:     "1",
-		`pawl_held{kind="multilock"}`: "1",
-		`pawl_servers_connected`:      "1",
-		`pawl_servers_down`:           "0",
+		`pawl_held`:              "3", // both locks of the MultiLock
+		`pawl_waiting`:           "1",
+		`pawl_servers_connected`: "1",
+		`pawl_servers_down`:      "0",
 	} {
 		if got := scrape(t, reg)[name]; got != want {
 			t.Errorf("%s is %q, want %s", name, got, want)
@@ -115,7 +115,7 @@ func TestObserver_Locks_ShowInTheExposition(t *testing.T) {
 	must(t, many.Unlock(ctx))
 	eventually(t, "nothing is held", func() bool {
 		all := scrape(t, reg)
-		return all[`pawl_held{kind="mutex"}`] == "0" && all[`pawl_held{kind="multilock"}`] == "0" && all["pawl_oldest_hold_seconds"] == "0" &&
+		return all[`pawl_held`] == "0" && all[`pawl_waiting`] == "0" && all["pawl_oldest_hold_seconds"] == "0" &&
 			all[`pawl_release_duration_seconds_count{kind="mutex",result="ok"}`] == "2"
 	})
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
@@ -229,9 +229,50 @@ func TestObserver_ServiceUnderLoad_CountsEachLockOnce(t *testing.T) {
 		return m[`pawl_acquire_duration_seconds_count{kind="mutex",outcome="granted"}`] == n &&
 			m[`pawl_hold_duration_seconds_count{end="released",kind="mutex"}`] == n &&
 			m[`pawl_release_duration_seconds_count{kind="mutex",result="ok"}`] == n &&
-			m[`pawl_handed_over_total{kind="mutex"}`] == fmt.Sprint(e.Stats().HandedOver) &&
-			m[`pawl_held{kind="mutex"}`] == "0" && m[`pawl_waiting{kind="mutex"}`] == "0"
+			m[`pawl_handed_over_total`] == fmt.Sprint(e.Stats().HandedOver) &&
+			m[`pawl_held`] == "0" && m[`pawl_waiting`] == "0"
 	})
+}
+
+// Events that do not fit into the queue change no gauge: that of an acquisition may be missing, and that of the end of its
+// hold not.
+func TestObserver_EventsAreDropped_GaugesAreRight(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	gate := make(chan struct{})
+	blocks := engine.ObserverFuncs{OnAcquireEnd: func(context.Context, engine.Acquisition, engine.AcquireEnd) { <-gate }}
+	e := open(t, redistest.Start(t).URL(), engine.Observers(pawlprom.New(reg), blocks))
+	ctx := context.Background()
+	take := func(name string) *engine.Hold {
+		h, err := e.Mutex(name).LockAsync(ctx).Await(ctx)
+		must(t, err)
+		return h
+	}
+	for e.Stats().EventsDropped == 0 {
+		var all sync.WaitGroup
+		for w := range 64 {
+			all.Go(func() {
+				for range 100 {
+					must(t, take(fmt.Sprint("x", w)).Unlock(ctx))
+				}
+			})
+		}
+		all.Wait()
+	}
+	h := take("y") // its AcquireEnd is dropped
+	close(gate)
+	eventually(t, "there is room again", func() bool {
+		dropped := e.Stats().EventsDropped
+		must(t, take("z").Unlock(ctx))
+		return e.Stats().EventsDropped == dropped
+	})
+	if got := scrape(t, reg)["pawl_held"]; got != "1" {
+		t.Errorf("%s are held", got)
+	}
+	must(t, h.Unlock(ctx))
+	if all := scrape(t, reg); all["pawl_held"] != "0" || all["pawl_waiting"] != "0" {
+		t.Errorf("%s are held, %s wait", all["pawl_held"], all["pawl_waiting"])
+	}
 }
 
 // Two Observers with two registries, of a service and of a library in it, say.
@@ -243,15 +284,15 @@ func TestObserver_TwoOfOneEngine_EachCountsForItself(t *testing.T) {
 	must(t, err)
 	for i, reg := range []*prometheus.Registry{one, two} {
 		all := scrape(t, reg)
-		if all[`pawl_held{kind="mutex"}`] != "1" || all[`pawl_waiting{kind="mutex"}`] != "0" || all["pawl_oldest_hold_seconds"] == "0" {
-			t.Errorf("while it is held %d shows %v held, %v waiting, %v s", i, all[`pawl_held{kind="mutex"}`], all[`pawl_waiting{kind="mutex"}`], all["pawl_oldest_hold_seconds"])
+		if all[`pawl_held`] != "1" || all[`pawl_waiting`] != "0" {
+			t.Errorf("while it is held %d shows %v held, %v waiting", i, all[`pawl_held`], all[`pawl_waiting`])
 		}
 	}
 	must(t, h.Unlock(context.Background()))
 	for i, reg := range []*prometheus.Registry{one, two} {
 		all := scrape(t, reg)
-		if all[`pawl_held{kind="mutex"}`] != "0" || all["pawl_oldest_hold_seconds"] != "0" || all[`pawl_hold_duration_seconds_count{end="released",kind="mutex"}`] != "1" {
-			t.Errorf("after that %d shows %v held, %v s, %v ends", i, all[`pawl_held{kind="mutex"}`], all["pawl_oldest_hold_seconds"], all[`pawl_hold_duration_seconds_count{end="released",kind="mutex"}`])
+		if all[`pawl_held`] != "0" || all["pawl_oldest_hold_seconds"] != "0" || all[`pawl_hold_duration_seconds_count{end="released",kind="mutex"}`] != "1" {
+			t.Errorf("after that %d shows %v held, %v s, %v ends", i, all[`pawl_held`], all["pawl_oldest_hold_seconds"], all[`pawl_hold_duration_seconds_count{end="released",kind="mutex"}`])
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package pawlprom
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -10,110 +9,100 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// seriesSet has what is counted for each kind, and for each label name. It collects the gauges.
+// series is what is counted for one kind, and one label name if there are any.
+type series struct {
+	kind, name string
+	acquired   [engine.Failed + 1]lazy       // by outcome
+	ended      [engine.EngineClosed + 1]lazy // by reason; 0: released
+	released   [2]lazy                       // failed, and not
+}
+
+// seriesSet has all series.
 type seriesSet struct {
-	observer      *Observer
-	all           sync.Map // seriesKey to *series
-	held, waiting *prometheus.Desc
+	// kinds are those without a name, ten at most: to go through these takes less time than to look one up in a
+	// map. It is replaced when one is added.
+	kinds atomic.Pointer[[]*series]
+	mu    sync.Mutex // to add one
+
+	named sync.Map // seriesKey to *series
 }
 
 type seriesKey struct{ kind, name string }
 
-func (s *seriesSet) init(o *Observer, labels []string) {
-	s.observer = o
-	s.held = prometheus.NewDesc("pawl_held", "Locks that are held, re-entries included.", labels, nil)
-	s.waiting = prometheus.NewDesc("pawl_waiting", "Acquisitions without a result.", labels, nil)
+// ofKind is the series of a kind, without a name.
+func (s *seriesSet) ofKind(kind string) *series {
+	for _, one := range s.withoutName() {
+		if one.kind == kind {
+			return one
+		}
+	}
+	return s.add(kind)
 }
 
-// of is the series of a lock.
-func (s *seriesSet) of(kind, name string) *series {
-	k := seriesKey{kind: kind}
-	if label := s.observer.nameLabel; label != nil {
-		k.name = strings.ToValidUTF8(label(name), "\uFFFD")
+func (s *seriesSet) add(kind string) *series {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.withoutName()
+	for _, one := range before {
+		if one.kind == kind { // meanwhile
+			return one
+		}
 	}
-	if found, ok := s.all.Load(k); ok {
+	all := append(before[:len(before):len(before)], &series{kind: kind})
+	s.kinds.Store(&all)
+	return all[len(before)]
+}
+
+func (s *seriesSet) withoutName() []*series {
+	if all := s.kinds.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// of is the series of a kind and a name.
+func (s *seriesSet) of(kind, name string) *series {
+	k := seriesKey{kind, name}
+	if found, ok := s.named.Load(k); ok {
 		return found.(*series)
 	}
-	made, _ := s.all.LoadOrStore(k, &series{key: k, observer: s.observer})
+	made, _ := s.named.LoadOrStore(k, &series{kind: kind, name: name})
 	return made.(*series)
 }
 
-// Describe implements prometheus.Collector.
-func (s *seriesSet) Describe(to chan<- *prometheus.Desc) {
-	to <- s.held
-	to <- s.waiting
-}
-
-// Collect implements prometheus.Collector.
-func (s *seriesSet) Collect(to chan<- prometheus.Metric) {
-	s.all.Range(func(_, v any) bool {
+// collect sends what is counted.
+func (s *seriesSet) collect(o *Observer, to chan<- prometheus.Metric) {
+	for _, one := range s.withoutName() {
+		one.collect(o, to, func(between string) []string { return []string{one.kind, between} })
+	}
+	s.named.Range(func(_, v any) bool {
 		one := v.(*series)
-		to <- prometheus.MustNewConstMetric(s.held, prometheus.GaugeValue, float64(one.held.Load()), one.labels()...)
-		to <- prometheus.MustNewConstMetric(s.waiting, prometheus.GaugeValue, float64(one.waiting.Load()), one.labels()...)
+		one.collect(o, to, func(between string) []string { return []string{one.kind, between, one.name} })
 		return true
 	})
 }
 
-// series is what is counted for one kind and one label name. The metrics are looked up once: that takes
-// as long as all the rest of an event.
-type series struct {
-	key           seriesKey
-	observer      *Observer
-	held, waiting atomic.Int64
-
-	byOutcome [engine.Failed + 1]cached[prometheus.Observer]
-	byEnd     [engine.EngineClosed + 1]cached[prometheus.Observer]
-	byResult  [2]cached[prometheus.Observer]
-	passedOn  cached[prometheus.Counter]
-}
-
-// cached is a metric that is looked up when it is needed first.
-type cached[M any] struct{ found atomic.Pointer[M] }
-
-func (c *cached[M]) get(look func() M) M {
-	if m := c.found.Load(); m != nil {
-		return *m
-	}
-	m := look()
-	c.found.Store(&m)
-	return m
-}
-
-// labels are kind, what is in between, and name.
-func (s *series) labels(between ...string) []string {
-	all := append([]string{s.key.kind}, between...)
-	if s.observer.nameLabel != nil {
-		all = append(all, s.key.name)
-	}
-	return all
-}
-
-func (s *series) acquired(o engine.Outcome) prometheus.Observer {
-	return s.byOutcome[min(o, engine.Failed)].get(func() prometheus.Observer {
-		return s.observer.acquire.WithLabelValues(s.labels(o.String())...)
-	})
-}
-
-func (s *series) ended(why engine.LostReason) prometheus.Observer {
-	return s.byEnd[min(why, engine.EngineClosed)].get(func() prometheus.Observer {
-		end := "released"
-		if why != 0 {
-			end = why.Code()
+func (s *series) collect(o *Observer, to chan<- prometheus.Metric, labels func(between string) []string) {
+	for outcome := range s.acquired {
+		if h := s.acquired[outcome].made.Load(); h != nil {
+			to <- h.metric(o.acquire, labels(engine.Outcome(outcome).String())...)
 		}
-		return s.observer.hold.WithLabelValues(s.labels(end)...)
-	})
-}
-
-func (s *series) released(ok bool) prometheus.Observer {
-	i := 0
-	if ok {
-		i = 1
 	}
-	return s.byResult[i].get(func() prometheus.Observer {
-		return s.observer.release.WithLabelValues(s.labels(result(ok))...)
-	})
-}
-
-func (s *series) handedOver() prometheus.Counter {
-	return s.passedOn.get(func() prometheus.Counter { return s.observer.handedOver.WithLabelValues(s.labels()...) })
+	for reason := range s.ended {
+		h := s.ended[reason].made.Load()
+		switch {
+		case h == nil:
+		case reason == 0:
+			to <- h.metric(o.hold, labels("released")...)
+		default:
+			code := engine.LostReason(reason).Code()
+			to <- h.metric(o.hold, labels(code)...)
+			to <- prometheus.MustNewConstMetric(o.lost, prometheus.CounterValue, float64(h.count()), labels(code)...)
+		}
+	}
+	for ok := range s.released {
+		if h := s.released[ok].made.Load(); h != nil {
+			to <- h.metric(o.release, labels(result(ok == 1))...)
+		}
+	}
 }

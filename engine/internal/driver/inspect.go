@@ -59,6 +59,22 @@ func (t *Table) Busy() (now bool, sofar uint64) {
 	return now, sofar
 }
 
+// OldestHold is how long the oldest hold has been held, by the millisecond; 0 if there is none. It looks at each.
+func (t *Table) OldestHold() (age time.Duration) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		now := s.Now()
+		older := func(h *lock.Hold) bool {
+			age = max(age, h.Held(now))
+			return true
+		}
+		s.Locks.Each(func(r *lock.Entry) { r.EachHold(older) })
+		s.mu.Unlock()
+	}
+	return age
+}
+
 // UsesOf are the uses of one name, holds first.
 func (t *Table) UsesOf(name string, route uint64) NameUses {
 	s := t.Shard(route)

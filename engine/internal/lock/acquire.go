@@ -14,6 +14,11 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 		now := r.Shard.Now()
 		r.hold.innermost().check(now, rd)
 		a.waitsFrom(now)
+		if a.extra != nil {
+			a.extra.Asked = now
+		}
+	} else if a.extra != nil && a.extra.Observed != nil {
+		a.extra.Asked = r.Shard.Stamp()
 	}
 	if a.Parent != nil { // one of several may be another than that
 		a.Parent.innermost().check(r.Shard.Now(), rd)

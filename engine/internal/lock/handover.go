@@ -115,6 +115,9 @@ func (r *Entry) handOver(h *Hold, a *Request, rd *Ready) {
 func (h *Hold) another(a *Request, since clock.Instant) *Hold {
 	next := h.Entry.Shard.NewHold(h)
 	next.Name, next.count, next.since = a.Name(), 1, milliseconds(since)
+	if a.extra != nil {
+		a.extra.Granted = since
+	}
 	next.setUntil(math.MaxInt64)
 	next.handOvers = max(next.handOvers, next.handOvers+1) // of readers it may be any number
 	n := &h.Entry.Shard.Count

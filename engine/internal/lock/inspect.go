@@ -75,6 +75,18 @@ func (s *Shard) Of(name string, most int) (all []*Entry) {
 	return all
 }
 
+// Each visits the entries of the shard, in no order.
+func (s *Shard) Each(visit func(*Entry)) {
+	for _, r := range s.entries {
+		visit(r)
+	}
+	for _, g := range s.groups {
+		for _, r := range g.members {
+			visit(r)
+		}
+	}
+}
+
 // Names are the names of the shard, as many as that at most, and how many more there may be.
 func (s *Shard) Names(most int) (names []string, more int) {
 	names = make([]string, 0, min(s.Len(), most))

@@ -56,13 +56,14 @@ const (
 // Extra is what most requests do not need.
 type Extra struct {
 	MaxHold, MinHold time.Duration
-	Name             string  // as the caller gave it; set if a NameMapper changed it
-	Quorum           bool    // it asks one of several servers
-	Backoff          Backoff // zero: the default
-	Writer           *Hold   // of the same name: its owner does not keep the request out
-	AnyRefusal       bool    // with Try: any refusal is an answer, since other locks are held meanwhile
-	Origin           *Origin // the engine's; nil if nobody asked for it
-	Observed         any     // the engine's
+	Name             string        // as the caller gave it; set if a NameMapper changed it
+	Quorum           bool          // it asks one of several servers
+	Backoff          Backoff       // zero: the default
+	Writer           *Hold         // of the same name: its owner does not keep the request out
+	AnyRefusal       bool          // with Try: any refusal is an answer, since other locks are held meanwhile
+	Origin           *Origin       // the engine's; nil if nobody asked for it
+	Observed         any           // the engine's
+	Asked, Granted   clock.Instant // if it is Observed: when it was admitted, and granted
 
 	owner  int64 // at the server's queue; see fairqueue.go
 	queued bool  // it has been refused there

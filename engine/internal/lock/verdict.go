@@ -114,6 +114,9 @@ func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 	if a.extra != nil && a.extra.Quorum {
 		h.more().ofQuorum = true
 	}
+	if a.extra != nil {
+		a.extra.Granted = o.Now
+	}
 	if l := a.extra; l != nil && l.MaxHold != 0 {
 		// From when it was sent, as the lease counts: MaxHold never ends after the lease it
 		// has cut, so the reason is MaxHold, and not a renewal that nobody needed.

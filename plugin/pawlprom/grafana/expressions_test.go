@@ -159,7 +159,7 @@ func TestWrong_MistakesInExpressions_AreFound(t *testing.T) {
 	t.Parallel()
 	metrics := exported(t)
 	for _, expr := range []string{
-		"sum(pawl_hold)", `pawl_held{color="red"}`, "sum by (color) (pawl_held)", "sum(", "rate(pawl_hold_duration_seconds[5m])", "pawl_held_count",
+		"sum(pawl_hold)", `pawl_lost_total{color="red"}`, "sum by (color) (pawl_lost_total)", "sum(", "rate(pawl_hold_duration_seconds[5m])", "pawl_held_count",
 	} {
 		if wrong(metrics, expr) == "" {
 			t.Errorf("nothing is wrong with %s", expr)

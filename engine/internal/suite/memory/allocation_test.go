@@ -76,6 +76,24 @@ func TestLock_LockAndUnlock_AllocateTheHoldAndOneMore(t *testing.T) {
 	}
 }
 
+// With an Observer there is one more.
+func TestObserver_LockAndUnlock_AllocateOneMore(t *testing.T) {
+	e := testkit.Open(t, testkit.Server(t).URL(), func(c *engine.Config) { c.Observer = engine.ObserverFuncs{} })
+	m := e.Mutex("x")
+	pair := func() { testkit.MustUnlock(t, testkit.MustLock(t, m)) }
+	bare := testkit.Open(t, testkit.Server(t).URL()).Mutex("x")
+	without := func() { testkit.MustUnlock(t, testkit.MustLock(t, bare)) }
+	for range 500 {
+		pair()
+		without()
+	}
+	allocs, least := testing.AllocsPerRun(2000, pair), testing.AllocsPerRun(2000, without)
+	t.Logf("%.2f allocations per lock and unlock, %.2f without an Observer", allocs, least)
+	if allocs > least+1 {
+		t.Errorf("%.2f allocations per lock and unlock, %.2f without an Observer, want one more", allocs, least)
+	}
+}
+
 // Besides the two of any hold, that of a FencedMutex has its token. The release that goes with the acquire
 // of the next hold allocates nothing.
 func TestFencedMutex_HandOver_AllocatesAFew(t *testing.T) {
