@@ -41,7 +41,8 @@ type core struct {
 	counterWatches ctxwatch.Watches[*counterWaiter]
 	pending        pendingOps
 	exec           executor.Executor
-	observer       Observer       // nil: nobody observes
+	observer       Observer       // of acquisitions and holds; nil: nobody observes
+	background     Observer       // of renewals and connections
 	logger         *slog.Logger   // nil: silent
 	calls          executor.Queue // of both
 	eventsDropped  atomic.Uint64
@@ -104,7 +105,7 @@ func start(cfg Config, w env.Env) *Engine {
 		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster,
 	})
 	e.exec.Init(w.Go, cfg.Executor)
-	e.observer, e.logger = cfg.Observer, cfg.Logger
+	e.observer, e.background, e.logger = ofAcquisitions(cfg.Observer), cfg.Observer, cfg.Logger
 	e.calls.Init(&e.exec, maxCalls)
 	timers := cfg.wheel
 	timers.Clock, timers.OnRebuild = w.Clock, e.wheelRebuilt
@@ -139,7 +140,7 @@ func start(cfg Config, w env.Env) *Engine {
 		})
 	}
 	close(ready)
-	attach(e.observer, e)
+	attach(e.background, e)
 	if w.OnStart != nil {
 		w.OnStart(e.inside)
 	}

@@ -342,17 +342,17 @@ func (e *Engine) renewed(r watchdog.BatchResult) {
 	if r.Err != nil {
 		e.logNotRenewed(r)
 	}
-	if e.observer == nil {
+	if e.background == nil {
 		return
 	}
 	end := RenewEnd{Server: e.table.Client.AddrOf(uint64(r.Slot)), Holds: r.Holds, Lag: r.Lag, RTT: r.RTT, Err: r.Err}
-	e.report(func() { e.observer.RenewEnd(end) })
+	e.report(func() { e.background.RenewEnd(end) })
 }
 
 func (e *Engine) connChanged(s resp.State) {
-	if e.observer == nil {
+	if e.background == nil {
 		return
 	}
 	change := ConnChange{Addr: s.Addr, Role: s.Role.String(), Lane: s.Lane, Up: s.Up, Err: s.Err}
-	e.report(func() { e.observer.ConnChange(change) })
+	e.report(func() { e.background.ConnChange(change) })
 }

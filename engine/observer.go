@@ -199,7 +199,7 @@ func endOfContext(ctx context.Context) (ended, cause error) {
 }
 
 // ObserverFuncs is an Observer made of functions, for one that needs a few of them. A nil one is not
-// called.
+// called. With OnRenewEnd and OnConnChange alone, acquisitions cost as much as without an Observer.
 type ObserverFuncs struct {
 	OnAcquireStart func(ctx context.Context, a Acquisition) context.Context
 	OnAcquireEnd   func(ctx context.Context, a Acquisition, end AcquireEnd)
@@ -210,6 +210,15 @@ type ObserverFuncs struct {
 }
 
 var _ Observer = ObserverFuncs{}
+
+// ofAcquisitions is the Observer if it is called for acquisitions, else nil.
+func ofAcquisitions(o Observer) Observer {
+	f, some := o.(ObserverFuncs)
+	if some && f.OnAcquireStart == nil && f.OnAcquireEnd == nil && f.OnHoldEnd == nil && f.OnReleaseEnd == nil {
+		return nil
+	}
+	return o
+}
 
 // AcquireStart calls OnAcquireStart.
 func (f ObserverFuncs) AcquireStart(ctx context.Context, a Acquisition) context.Context {

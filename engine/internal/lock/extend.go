@@ -67,4 +67,3 @@ func (r *Entry) extendReplied(c *Command, o *Outcome, rd *Ready) {
 	h.extra.extend, h.extra.refusal = nil, nil
 	x.finish(err)
 }
-
