@@ -69,7 +69,11 @@ func (r *Result) between(line func(name, format string, args ...any)) {
 	if p.Turns != r.Pairs {
 		line("turns", "%d, of %.1f pairs each", p.Turns, float64(r.Pairs)/float64(max(p.Turns, 1)))
 	}
-	line("hand-over", "%s: from Unlock in one process to the return of Lock in the next", p.HandOverUs)
+	if p.HandOverUs.Max > 0 {
+		line("hand-over", "%s: from Unlock in one process to the return of Lock in the next", p.HandOverUs)
+	} else {
+		line("hand-over", "none, one process had all turns")
+	}
 	line("", "%s script calls, %s commands, %.2f messages delivered", known(p.ScriptCallsPerHandOver), known(p.CommandsPerHandOver), p.MessagesPerHandOver)
 	line("wait", "%s: of a Lock that the server granted", r.LatencyUs)
 	line("shares", "%.2f to %.2f of an even share, median %.2f", p.Shares.Min, p.Shares.Max, p.Shares.Median)

@@ -47,13 +47,21 @@ func of(turns []*bench.Result, get func(*bench.Result) float64) Estimate {
 // known reports whether there is an interval.
 func (e Estimate) known() bool { return e.High > 0 }
 
-// format prints the median and the interval with so many digits; without an interval, in brackets,
-// the lowest and the highest turn.
+// format prints the median and the interval with so many digits, without an interval what turns says.
 func (e Estimate) format(digits int) string {
 	if !e.known() {
-		return fmt.Sprintf("%.*f [%.*f to %.*f]", digits, e.Median, digits, e.Least, digits, e.Most)
+		return e.turns(digits, "")
 	}
 	return fmt.Sprintf("%.*f (%.*f to %.*f)", digits, e.Median, digits, e.Low, digits, e.High)
+}
+
+// turns prints the median with its unit, and in brackets the lowest and the highest turn, if they
+// differ.
+func (e Estimate) turns(digits int, unit string) string {
+	if e.Least == e.Most {
+		return fmt.Sprintf("%.*f%s", digits, e.Median, unit)
+	}
+	return fmt.Sprintf("%.*f%s [%.*f to %.*f]", digits, e.Median, unit, digits, e.Least, digits, e.Most)
 }
 
 // Ratio compares two clients within each round, so that what changes from round to round changes
@@ -92,7 +100,7 @@ func (r Ratio) String() string {
 	say := func(e Estimate) string {
 		switch {
 		case r.rounds < fewest || !e.known():
-			return fmt.Sprintf("%.2f x [%.2f to %.2f]", e.Median, e.Least, e.Most)
+			return e.turns(2, " x")
 		case e.Low <= 1 && e.High >= 1:
 			return fmt.Sprintf("no difference (%.2f to %.2f x)", e.Low, e.High)
 		}

@@ -237,7 +237,7 @@ func TestWaitersThatAreNeverGrantedAreCounted(t *testing.T) {
 	if hot := r.Clients[0].Hot[0]; hot.TimedOut < 8 || hot.WithoutPair != 8 || r.Clients[0].Turns[0].Pairs != 0 {
 		t.Errorf("%+v", hot)
 	}
-	if text := r.Clients[0].hot(); !strings.HasPrefix(text, "8 goroutines without a pair [8 to 8]") {
+	if text := r.Clients[0].hot(); !strings.HasPrefix(text, "8 goroutines without a pair, ") {
 		t.Error(text)
 	}
 	if err := r.err(); err != nil {

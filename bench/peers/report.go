@@ -78,5 +78,5 @@ func (c *Client) hot() string {
 	for _, t := range c.Turns {
 		longest = max(longest, t.LatencyUs.Max)
 	}
-	return fmt.Sprintf("%g goroutines without a pair [%g to %g], %d acquisitions given up, %d updates lost, the longest acquisition %.1f ms", e.Median, e.Least, e.Most, late, lost, longest/1e3)
+	return fmt.Sprintf("%s without a pair, %d acquisitions given up, %d updates lost, the longest acquisition %.1f ms", e.turns(0, " goroutines"), late, lost, longest/1e3)
 }
