@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -43,8 +45,17 @@ type Config struct {
 	// Embedded measures on the server inside this process, whose figures compare
 	// with nothing.
 	Embedded bool
-	// Goroutines are the workers of Uncontended and Hot.
+	// Goroutines are the workers of Uncontended and Hot, with Processes those of each.
 	Goroutines int
+	// Processes is how many processes contend in Hot, each with an engine of its own. They are
+	// started for the run. 0: this process alone.
+	Processes int
+	// Process makes the command of one of them, which calls RunProcess with the URL. Its standard
+	// input and output belong to the run. It must come from exec.CommandContext.
+	Process func(ctx context.Context, number int, url string) *exec.Cmd
+	// Plain are commands, in lower case, that the client sends and that no script of it calls, if
+	// it is not Pawl: for the counts.
+	Plain []string
 	// Count is the number of futures of Waiters, of holds of Held.
 	Count int
 	// Names is on how many names the futures of Waiters wait.
@@ -115,6 +126,13 @@ func firstRenewals(lease time.Duration) time.Duration { return lease * 2 / 5 }
 // fair queue takes, and short enough for a user who looks at the screen.
 const stuckAfter = 10 * time.Second
 
+const (
+	mostProcesses = 1000
+	// longestTurns bounds what a run between processes remembers: ten thousand turns a second
+	// are 400 kB.
+	longestTurns = 10 * time.Minute
+)
+
 // validate reports every bad field at once.
 func (c Config) validate() error {
 	var bad []string
@@ -126,6 +144,10 @@ func (c Config) validate() error {
 	check(slices.Contains(Scenarios, c.Scenario), "scenario (%q) must be one of %s", c.Scenario, strings.Join(Scenarios, ", "))
 	check(c.URL == "" || !c.Embedded, "a server's address must not be combined with the embedded server")
 	check(c.Goroutines > 0 && c.Goroutines <= 1<<20, "goroutines (%d) must be within 1 and %d", c.Goroutines, 1<<20)
+	check(c.Processes >= 0 && c.Processes <= mostProcesses, "processes (%d) must be within 1 and %d", c.Processes, mostProcesses)
+	check(c.Processes == 0 || c.Process != nil, "processes need Config.Process")
+	check(c.Processes == 0 || c.Scenario == Hot, "processes are for %s, not for %s", Hot, c.Scenario)
+	check(c.Processes == 0 || c.Duration <= longestTurns, "duration (%v) must be at most %v with processes: each turn is kept", c.Duration, longestTurns)
 	check(c.Count > 0 && c.Count <= 10_000_000, "count (%d) must be within 1 and 10000000", c.Count)
 	check(c.Names > 0 && (c.Scenario != Waiters || c.Names <= c.Count), "names (%d) must be within 1 and count (%d)", c.Names, c.Count)
 	check(c.Duration > 0 && c.Duration <= 24*time.Hour, "duration (%v) must be positive, and at most 24h", c.Duration)

@@ -5,7 +5,8 @@
 //
 //	single       one goroutine, one name
 //	uncontended  goroutines, each with a name of its own
-//	hot          goroutines that contend for one name, and hand it over to each other
+//	hot          goroutines that contend for one name, and hand it over to each other;
+//	             or processes that do, which the run starts
 //	waiters      pending LockAsync futures on names that are held
 //	held         holds under the watchdog
 //
@@ -18,12 +19,17 @@
 //	loop, worker             closed loops
 //	engine_run, futures,
 //	waiters, hold            scenarios that fill an engine, look at it, and empty it
-//	server, leaks            the server that is measured on; what the run left there
+//	processes, child,
+//	process                  hot between processes: the coordinator, a process as it sees it,
+//	                         and what a process does
+//	server, counts, leaks    the server that is measured on; what it executed; what the run
+//	                         left there
 //	result, environment,
 //	format, format_text      what was measured, and how it prints
 //	internal/redisadmin      talks to the servers beside the measuring
 //	internal/process         time, CPU, memory and goroutines of this process
 //	internal/latency         histograms
+//	internal/turns           how a lock went from process to process
 //
 // It takes locks only under names that begin with pawl-bench:, and changes nothing of an
 // engine but its configuration.

@@ -26,7 +26,7 @@ type engineRun struct {
 	latency *hdrhistogram.Histogram
 	base    int // goroutines of the idle engine
 	watch   *process.Sampler
-	before  int64 // commands
+	before  counts
 	began   time.Time
 	cpu     time.Duration // of the server when it began
 }
@@ -43,7 +43,7 @@ func startEngine(ctx context.Context, server *Server, cfg Config, ec engine.Conf
 			Goroutines: 1, Count: cfg.Count, Conditions: conditionsOf(cfg),
 		},
 	}
-	if e.before, _, err = server.commands(); err != nil {
+	if e.before, err = server.counts(); err != nil {
 		return nil, errors.Join(err, eng.Close())
 	}
 	if e.cpu, err = server.cpuTime(); err != nil {
@@ -119,14 +119,14 @@ func (e *engineRun) close(err error) (*Result, error) {
 }
 
 func (e *engineRun) conclude() error {
-	after, counted, err := e.server.commands()
+	after, err := e.server.counts()
 	if err != nil {
 		return err
 	}
 	if err := e.server.noteCPU(e.result, e.cpu, time.Since(e.began)); err != nil {
 		return err
 	}
-	e.result.finish(e.used.Total, after-e.before, counted, e.latency)
+	e.result.finish(e.used.Total, after.since(e.before), float64(e.result.Pairs), e.latency)
 	return e.server.conclude(e.ctx, e.result)
 }
 

@@ -33,13 +33,18 @@ func (r *Result) WriteText(w io.Writer) error {
 	line("with", "lease %gs, warm-up %gs, %s%s", c.LeaseS, c.WarmupS, c.version(), c.Date.Format(time.DateTime))
 	r.load(line)
 	line("pairs", "%d in %.2f s: %.0f a second", r.Pairs, r.DurationS, r.PairsPerSecond)
-	l := r.LatencyUs
-	line("latency", "p50 %s, p99 %s, p99.9 %s, max %s", micros(l.P50), micros(l.P99), micros(l.P999), micros(l.Max))
-	line("per pair", "%.2f us of client CPU, %.2f allocations, %s commands", r.ClientCPUUsPerPair, r.AllocsPerPair, r.commands())
-	if r.Fairness.Max > 0 {
-		line("fairness", "%d to %d pairs per goroutine, mean %.1f", r.Fairness.Min, r.Fairness.Max, r.Fairness.Mean)
+	if r.ProcessesResult == nil {
+		line("latency", "%s", r.LatencyUs)
+	} else {
+		r.between(line)
 	}
-	line("goroutines", "at most %d beside the idle client and the workers", r.GoroutinesPeak)
+	line("per pair", "%.2f us of client CPU, %.2f allocations, %s commands", r.ClientCPUUsPerPair, r.AllocsPerPair, known(r.CommandsPerPair))
+	if r.ProcessesResult == nil {
+		if r.Fairness.Max > 0 {
+			line("fairness", "%d to %d pairs per goroutine, mean %.1f", r.Fairness.Min, r.Fairness.Max, r.Fairness.Mean)
+		}
+		line("goroutines", "at most %d beside the idle client and the workers", r.GoroutinesPeak)
+	}
 	line("errors", "%d", r.Errors)
 	if r.FirstError != "" {
 		line("", "%s", r.FirstError)
@@ -50,8 +55,43 @@ func (r *Result) WriteText(w io.Writer) error {
 		left = "not known: " + r.Leftovers.Unknown
 	}
 	line("left over", "%s", left)
-	line("used", "at most %d MB of memory; the server %.0f %% of a CPU", c.RSSBytes>>20, c.ServerCPUPercent)
+	line("used", "at most %d MB of memory%s; the server %.0f %% of a CPU", c.RSSBytes>>20, r.ofProcesses(), c.ServerCPUPercent)
 	return t.Flush()
+}
+
+func (l Latency) String() string {
+	return fmt.Sprintf("p50 %s, p99 %s, p99.9 %s, max %s", micros(l.P50), micros(l.P99), micros(l.P999), micros(l.Max))
+}
+
+// between describes how the lock went from process to process.
+func (r *Result) between(line func(name, format string, args ...any)) {
+	p := r.ProcessesResult
+	if p.Turns != r.Pairs {
+		line("turns", "%d, of %.1f pairs each", p.Turns, float64(r.Pairs)/float64(max(p.Turns, 1)))
+	}
+	if p.HandOverUs.Max > 0 {
+		line("hand-over", "%s: from Unlock in one process to the return of Lock in the next", p.HandOverUs)
+	} else {
+		line("hand-over", "none, one process had all turns")
+	}
+	line("", "%s script calls, %s commands, %.2f messages delivered", known(p.ScriptCallsPerHandOver), known(p.CommandsPerHandOver), p.MessagesPerHandOver)
+	line("wait", "%s: of a Lock that the server granted", r.LatencyUs)
+	line("shares", "%.2f to %.2f of an even share, median %.2f", p.Shares.Min, p.Shares.Max, p.Shares.Median)
+	line("order", "%d turns followed one of the same process; at most %d others overtook one wait", p.Repeats, p.Overtaken)
+	if p.WithoutTurn > 0 {
+		line("", "%d processes never had the lock", p.WithoutTurn)
+	}
+	if p.Overlaps > 0 {
+		line("", "%d turns began before the one before had ended", p.Overlaps)
+	}
+}
+
+// ofProcesses says how much memory those that contended took.
+func (r *Result) ofProcesses() string {
+	if r.ProcessesResult == nil {
+		return ""
+	}
+	return fmt.Sprintf(" here, %d MB in a process", r.ProcessRSSBytes>>20)
 }
 
 func (c Conditions) cpu() string {
@@ -87,16 +127,19 @@ func (r *Result) load(line func(name, format string, args ...any)) {
 			line("", "not every hold was renewed in that time, and takes more memory once it is: use a longer --duration")
 		}
 		line("renewals", "%d, %d to %d a second, mean %.0f, with %.2f %% of a CPU", r.Renewals, s.Min, s.Max, s.Mean, r.HeldCPUPercent)
+	case r.ProcessesResult != nil:
+		line("workers", "%d processes, %d goroutines each", r.Processes, r.Goroutines/r.Processes)
 	default:
 		line("workers", "%d goroutines", r.Goroutines)
 	}
 }
 
-func (r *Result) commands() string {
-	if r.CommandsPerPair == nil {
+// known prints a figure that may be missing.
+func known(figure *float64) string {
+	if figure == nil {
 		return "unknown"
 	}
-	return fmt.Sprintf("%.3f", *r.CommandsPerPair)
+	return fmt.Sprintf("%.3f", *figure)
 }
 
 func micros(us float64) string {

@@ -60,13 +60,14 @@ type loop struct {
 // in the measurement.
 func (l *loop) warmUp() error {
 	l.renew()
-	stuck, err := runRound(l.ctx, l.workers, l.cfg.Warmup, l.cfg.patience(), func() error { return nil }, l.tick("warm-up", l.cfg.Warmup))
+	none := func() error { return nil }
+	stuck, err := runRound(l.ctx, l.workers, l.cfg.Warmup, l.cfg.patience(), none, none, l.tick("warm-up", l.cfg.Warmup))
 	if err != nil || l.ctx.Err() != nil {
 		return firstError(l.ctx, err)
 	}
 	l.drop(stuck)
 	for _, w := range l.workers {
-		if w.pairs == 0 && w.err != nil {
+		if w.pairs.Load() == 0 && w.err != nil {
 			return fmt.Errorf("bench: warm-up: %w", w.err)
 		}
 	}
@@ -81,10 +82,11 @@ func (l *loop) measure() error {
 	heap := process.LiveHeap()
 	var used process.Meter
 	var watch *process.Sampler
-	var before int64
+	var before, after counts
+	var counted float64 // pairs between the two
 	var serverCPU time.Duration
 	stuck, err := runRound(l.ctx, l.workers, l.cfg.Duration, l.cfg.patience(), func() (err error) {
-		if before, _, err = l.server.commands(); err != nil {
+		if before, err = l.server.counts(l.cfg.Plain...); err != nil {
 			return err
 		}
 		if serverCPU, err = l.server.cpuTime(); err != nil {
@@ -93,6 +95,14 @@ func (l *loop) measure() error {
 		watch = process.SampleGoroutines(idle + len(l.workers))
 		used.Start()
 		return nil
+	}, func() (err error) {
+		// Those who still wait are served afterwards, with ever fewer beside them.
+		if l.cfg.Scenario == Hot {
+			counted = l.pairs() / 2
+			after, err = l.server.counts(l.cfg.Plain...)
+			counted += l.pairs() / 2
+		}
+		return err
 	}, l.tick(l.cfg.Scenario, l.cfg.Duration))
 	if watch != nil {
 		r.GoroutinesPeak = watch.Stop()
@@ -106,27 +116,39 @@ func (l *loop) measure() error {
 		return err
 	}
 	r.HeapBytes = process.LiveHeap() - heap
-	after, counted, err := l.server.commands()
-	if err != nil {
-		return err
+	if l.cfg.Scenario != Hot {
+		if after, err = l.server.counts(l.cfg.Plain...); err != nil {
+			return err
+		}
+		counted = l.pairs()
 	}
 	for i, w := range l.workers {
-		r.Pairs += w.pairs
+		pairs := w.pairs.Load()
+		r.Pairs += pairs
 		r.Errors += w.errors
 		if w.err != nil && r.FirstError == "" {
 			r.FirstError = w.err.Error()
 		}
-		r.Fairness.Max = max(r.Fairness.Max, w.pairs)
-		if i == 0 || w.pairs < r.Fairness.Min {
-			r.Fairness.Min = w.pairs
+		r.Fairness.Max = max(r.Fairness.Max, pairs)
+		if i == 0 || pairs < r.Fairness.Min {
+			r.Fairness.Min = pairs
 		}
 	}
 	if r.Stuck > 0 {
 		r.Fairness.Min = 0 // what they did before is not known
 	}
 	r.Fairness.Mean = float64(r.Pairs) / float64(r.Goroutines)
-	r.finish(used.Total, after-before, counted, latency.Merged(l.latency))
+	r.finish(used.Total, after.since(before), counted, latency.Merged(l.latency))
 	return nil
+}
+
+// pairs is how many all workers have made.
+func (l *loop) pairs() float64 {
+	var sum int64
+	for _, w := range l.workers {
+		sum += w.pairs.Load()
+	}
+	return float64(sum)
 }
 
 // renew gives every worker fresh counters.

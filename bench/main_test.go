@@ -1,16 +1,28 @@
 package bench
 
 import (
+	"context"
+	"os"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
+// asProcessEnv makes the test binary one of the processes that contend, on the server that it names.
+const asProcessEnv = "BENCH_TEST_AS_PROCESS"
+
 func TestMain(m *testing.M) {
+	if url := os.Getenv(asProcessEnv); url != "" {
+		if RunProcess(context.Background(), url, engine.ParseURL, os.Stdin, os.Stdout) != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m,
 		// gnet's worker pool starts these two when it is imported; they never end.
 		goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),

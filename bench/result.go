@@ -33,25 +33,29 @@ type Result struct {
 	// Pairs are acquisitions that were granted and released.
 	Pairs          int64   `json:"pairs"`
 	PairsPerSecond float64 `json:"pairs_per_second"`
-	// ClientCPUUsPerPair is user and system time of this process, by pairs; 0 if
-	// the platform does not tell.
+	// ClientCPUUsPerPair is user and system time of this process, or of all that contend, by
+	// pairs; 0 if the platform does not tell.
 	ClientCPUUsPerPair float64 `json:"client_cpu_us_per_pair"`
 	// LatencyUs is of lock + unlock in the closed loops, from a release to the next
-	// grant in Waiters, of the acquisition in Held.
+	// grant in Waiters, of the acquisition in Held and in Hot between processes.
 	LatencyUs     Latency `json:"latency_us"`
 	AllocsPerPair float64 `json:"allocs_per_pair"`
 	// HeapBytes is the growth of the live heap, after garbage collection: for each
 	// pending future (Waiters) or hold (Held); over the whole measured time in the
-	// closed loops.
+	// closed loops of one process.
 	HeapBytes int64 `json:"heap_bytes"`
 	// GoroutinesPeak is the most goroutines that were seen above those of the idle
-	// client and the workers.
+	// client and the workers of one process.
 	GoroutinesPeak int `json:"goroutines_peak"`
 	// CommandsPerPair is counted by the server: script calls, subscriptions and the
 	// like, not what scripts call inside; in Held, renewals too. nil if the server
 	// does not count, or counts those of others, too.
 	CommandsPerPair *float64 `json:"commands_per_pair"`
-	// Fairness is pairs per goroutine; zero for scenarios without workers.
+	// ScriptCallsPerPair are those of them that call a script. In Hot both are counted from the
+	// beginning to the end of the duration, before the last who wait are served.
+	ScriptCallsPerPair *float64 `json:"script_calls_per_pair"`
+	// Fairness is pairs per goroutine, in Hot between processes per process; zero for scenarios
+	// without workers.
 	Fairness Fairness `json:"fairness"`
 	// Errors are acquisitions and releases that failed. FirstError is one of them.
 	Errors     int64  `json:"errors"`
@@ -64,6 +68,7 @@ type Result struct {
 
 	*WaitersResult
 	*HeldResult
+	*ProcessesResult
 }
 
 // WaitersResult is what only Waiters measures.
@@ -94,6 +99,44 @@ type HeldResult struct {
 	Renewals int64 `json:"renewals"`
 	// RenewalsPerSecond is over the full seconds of that time.
 	RenewalsPerSecond Spread `json:"renewals_per_second"`
+}
+
+// ProcessesResult is what only Hot between processes measures, from the beginning to the end of
+// the duration. A turn is what a process has of the lock from a grant by the server to
+// the release; with one goroutine each it is a pair. Each turn counts as one hand-over.
+type ProcessesResult struct {
+	Processes int   `json:"processes"`
+	Turns     int64 `json:"turns"`
+	// HandOverUs is from the call of the Unlock that ended a turn to the return of the Lock that
+	// began the next, in another process. LatencyUs is of these Locks: how long they waited.
+	HandOverUs Latency `json:"hand_over_us"`
+	// ScriptCallsPerHandOver and CommandsPerHandOver are counted by the server, as
+	// CommandsPerPair is, and nil when that is. MessagesPerHandOver are messages that reached
+	// processes, as their engines count them.
+	ScriptCallsPerHandOver *float64 `json:"script_calls_per_hand_over"`
+	CommandsPerHandOver    *float64 `json:"commands_per_hand_over"`
+	MessagesPerHandOver    float64  `json:"messages_per_hand_over"`
+	// Shares are the pairs of the processes relative to an even share.
+	Shares Shares `json:"shares"`
+	// WithoutTurn are processes that never had the lock.
+	WithoutTurn int `json:"without_turn"`
+	// Repeats are turns that followed one of the same process.
+	Repeats int64 `json:"repeats"`
+	// Overtaken is the largest number of turns of other processes that began in one wait and
+	// were asked for later.
+	Overtaken int `json:"overtaken"`
+	// Overlaps are turns that began before the turn before had ended: two processes had the
+	// lock at once.
+	Overlaps int64 `json:"overlaps"`
+	// ProcessRSSBytes is the most memory that one of the processes had.
+	ProcessRSSBytes int64 `json:"process_rss_bytes"`
+}
+
+// Shares are relative to an even share, which is 1.
+type Shares struct {
+	Min    float64 `json:"min"`
+	Median float64 `json:"median"`
+	Max    float64 `json:"max"`
 }
 
 // Latency holds percentiles, in microseconds.
@@ -142,6 +185,9 @@ func (r *Result) Err() error {
 	if r.HeldResult != nil {
 		add(int64(r.Lost), "holds were lost")
 	}
+	if r.ProcessesResult != nil {
+		add(r.Overlaps, "turns began before the one before had ended: two processes had the lock at once")
+	}
 	add(int64(r.Leftovers.Keys), "keys are left on the server")
 	add(int64(r.Leftovers.Channels), "channels are still subscribed to")
 	if r.Leftovers.Unknown != "" {
@@ -157,14 +203,20 @@ func (r *Result) failed(err error) {
 	}
 }
 
-// finish computes the ratios.
-func (r *Result) finish(u process.Usage, commands int64, counted bool, h *hdrhistogram.Histogram) {
-	r.DurationS = u.Elapsed.Seconds()
-	us := func(ns int64) float64 { return float64(ns) / float64(time.Microsecond) }
-	r.LatencyUs = Latency{
+// latencyOf reads a histogram.
+func latencyOf(h *hdrhistogram.Histogram) Latency {
+	return Latency{
 		P50: us(h.ValueAtQuantile(50)), P99: us(h.ValueAtQuantile(99)),
 		P999: us(h.ValueAtQuantile(99.9)), Max: us(h.Max()),
 	}
+}
+
+func us(ns int64) float64 { return float64(ns) / float64(time.Microsecond) }
+
+// finish computes the ratios. The counts are those of so many pairs, which may be some of all.
+func (r *Result) finish(u process.Usage, executed counts, counted float64, h *hdrhistogram.Histogram) {
+	r.DurationS = u.Elapsed.Seconds()
+	r.LatencyUs = latencyOf(h)
 	if r.DurationS > 0 {
 		r.PairsPerSecond = float64(r.Pairs) / r.DurationS
 	}
@@ -174,8 +226,13 @@ func (r *Result) finish(u process.Usage, commands int64, counted bool, h *hdrhis
 	pairs := float64(r.Pairs)
 	r.ClientCPUUsPerPair = us(int64(u.CPU)) / pairs
 	r.AllocsPerPair = float64(u.Allocs) / pairs
-	if counted {
-		perPair := float64(commands) / pairs
-		r.CommandsPerPair = &perPair
+	r.CommandsPerPair, r.ScriptCallsPerPair = executed.per(counted)
+}
+
+// hideCounts takes out what may be the work of others, too.
+func (r *Result) hideCounts() {
+	r.SharedServer, r.CommandsPerPair, r.ScriptCallsPerPair = true, nil, nil
+	if p := r.ProcessesResult; p != nil {
+		p.CommandsPerHandOver, p.ScriptCallsPerHandOver = nil, nil
 	}
 }

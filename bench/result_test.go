@@ -30,7 +30,7 @@ func sampleResults() map[string]*Result {
 	for us := 1; us <= 1000; us++ {
 		latency.Record(h, time.Duration(us)*time.Microsecond)
 	}
-	loop.finish(process.Usage{Elapsed: 5 * time.Second, CPU: 1920 * time.Millisecond, Allocs: 960_000}, 960_000, true, h)
+	loop.finish(process.Usage{Elapsed: 5 * time.Second, CPU: 1920 * time.Millisecond, Allocs: 960_000}, counts{true, 960_000, 950_400, 5 * time.Second}, 480_000, h)
 	waiters := loop
 	waiters.Scenario, waiters.Count, waiters.Goroutines, waiters.Fairness = Waiters, 100_000, 1, Fairness{}
 	waiters.CommandsPerPair = &commands
@@ -41,7 +41,14 @@ func sampleResults() map[string]*Result {
 	held.HeldResult = &HeldResult{HeldS: 60, HeldCPUPercent: 3, Lost: 2, Renewals: 600_000, RenewalsPerSecond: Spread{Min: 9000, Max: 11000, Mean: 10_000}}
 	held.Stuck, held.Leftovers = 1, Leftovers{Keys: 3, Channels: 4, Unknown: "bench: SCAN: i/o timeout"}
 	held.Errors, held.FirstError = 5, "engine: lock was lost"
-	return map[string]*Result{"uncontended": &loop, "waiters": &waiters, "held": &held}
+	processes := loop
+	processes.Scenario, processes.Goroutines = Hot, 100
+	processes.ProcessesResult = &ProcessesResult{
+		Processes: 50, Turns: 240_000, HandOverUs: Latency{P50: 120, P99: 900, P999: 1500, Max: 20_000},
+		ScriptCallsPerHandOver: &commands, CommandsPerHandOver: &commands, MessagesPerHandOver: 49.5,
+		Shares: Shares{Min: 0, Median: 0.98, Max: 1.31}, WithoutTurn: 1, Repeats: 1200, Overtaken: 17, Overlaps: 2, ProcessRSSBytes: 18 << 20,
+	}
+	return map[string]*Result{"uncontended": &loop, "waiters": &waiters, "held": &held, "processes": &processes}
 }
 
 func TestResultsHaveTheirFormats(t *testing.T) {
@@ -81,6 +88,9 @@ func TestErrNamesEverythingThatWentWrong(t *testing.T) {
 	results := sampleResults()
 	if err := results["waiters"].Err(); err != nil {
 		t.Errorf("a clean run: %v", err)
+	}
+	if err := results["processes"].Err(); err == nil || err.Error() != "bench: 2 turns began before the one before had ended: two processes had the lock at once" {
+		t.Errorf("two holders at once: %v", err)
 	}
 	err := results["held"].Err()
 	if err == nil {

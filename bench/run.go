@@ -27,10 +27,12 @@ func Run(ctx context.Context, cfg Config) (result *Result, err error) {
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	switch cfg.Scenario {
-	case Waiters:
+	switch {
+	case cfg.Processes > 0:
+		return runProcesses(ctx, server, cfg)
+	case cfg.Scenario == Waiters:
 		return runWaiters(ctx, server, cfg)
-	case Held:
+	case cfg.Scenario == Held:
 		return runHeld(ctx, server, cfg)
 	}
 	ec, err := cfg.engine(server)

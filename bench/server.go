@@ -136,46 +136,6 @@ func (s *Server) Close() {
 // URL is the server's URL, the password included.
 func (s *Server) URL() string { return s.url }
 
-// clientCommands are commands that a script cannot call (Redis flags them
-// noscript): a connection that sent one was a client. Others must not be counted, because
-// commandstats and total_commands_processed count what a script calls like what a
-// client sends.
-var clientCommands = []string{
-	"eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro",
-	"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe",
-	"multi", "exec", "watch", "wait", "role", "blpop",
-}
-
-// commands returns how many commands of clients the server has executed, and
-// whether it counts them.
-func (s *Server) commands() (n int64, counted bool, err error) {
-	if !s.comparable {
-		return 0, false, nil
-	}
-	sum, err := s.fleet.Each(commandsOf)
-	return int64(sum), err == nil, err
-}
-
-func commandsOf(a *redisadmin.Conn) (n int, err error) {
-	fields, err := a.Info("commandstats")
-	if err != nil {
-		return 0, fmt.Errorf("bench: INFO commandstats: %w", err)
-	}
-	for _, name := range clientCommands {
-		calls, ok := strings.CutPrefix(fields["cmdstat_"+name], "calls=")
-		if !ok {
-			continue
-		}
-		calls, _, _ = strings.Cut(calls, ",")
-		c, err := strconv.Atoi(calls)
-		if err != nil {
-			return 0, fmt.Errorf("bench: INFO commandstats: %q", fields["cmdstat_"+name])
-		}
-		n += c
-	}
-	return n, nil
-}
-
 // noteCPU notes what the servers used since then.
 func (s *Server) noteCPU(r *Result, then time.Duration, elapsed time.Duration) error {
 	now, err := s.cpuTime()
@@ -193,7 +153,7 @@ func (s *Server) conclude(ctx context.Context, r *Result) error {
 		s.lookForOthers()
 	}
 	if s.shared {
-		r.SharedServer, r.CommandsPerPair = true, nil
+		r.hideCounts()
 	}
 	var err error
 	if r.Leftovers, err = s.leftovers(ctx); ctx.Err() != nil {

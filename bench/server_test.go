@@ -13,25 +13,6 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-func TestOnlyCommandsOfClientsAreCounted(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	server := openServer(t, redis.URL())
-	before, counted, err := server.commands()
-	if err != nil || !counted {
-		t.Fatal(err)
-	}
-	for range 3 {
-		redis.Do("EVAL", "for i = 1, 5 do redis.call('INCR', KEYS[1]) end return redis.call('PUBLISH', 'c', 'm')", "1", "n")
-	}
-	redis.Do("SUBSCRIBE", "c")
-	redis.Do("GET", "n")
-	after, _, err := server.commands()
-	if err != nil || after-before != 4 {
-		t.Errorf("%d commands, %v", after-before, err)
-	}
-}
-
 func TestTheServerIsReachedByEveryKindOfURL(t *testing.T) {
 	t.Parallel()
 	locked := redistest.Start(t, redistest.Password("secret"))
@@ -95,6 +76,9 @@ func TestBadConfigIsRefusedWithAllItsFaults(t *testing.T) {
 		{func(c *Config) { c.Names = c.Count + 1 }, []string{"names (501)"}},
 		{func(c *Config) { c.Duration, c.Warmup = -1, -1 }, []string{"duration (-1ns)", "warmup (-1ns)"}},
 		{func(c *Config) { c.Finish, c.Lease = "never", -1 }, []string{`finish ("never")`, "lease (-1ns)"}},
+		{func(c *Config) { c.Processes, c.Duration = 2, time.Hour }, []string{"processes are for hot, not for waiters", "duration (1h0m0s) must be at most 10m0s", "Config.Process"}},
+		{func(c *Config) { c.Processes = -1 }, []string{"processes (-1)"}},
+		{func(c *Config) { c.Processes = 1001 }, []string{"processes (1001) must be within 1 and 1000"}},
 	} {
 		cfg := quick(Waiters)
 		c.change(&cfg)
@@ -120,13 +104,13 @@ func TestARunGoesOnThoughItsConnectionIsEnded(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	server := openServer(t, redis.URL())
-	before, _, err := server.commands()
+	before, err := server.counts()
 	if err != nil {
 		t.Fatal(err)
 	}
 	redis.Do("CLIENT", "KILL", "TYPE", "normal")
-	if after, counted, err := server.commands(); err != nil || !counted || after != before {
-		t.Errorf("%d commands, %v", after-before, err)
+	if after, err := server.counts(); err != nil || !after.known || after.commands != before.commands {
+		t.Errorf("%d commands, %v", after.commands-before.commands, err)
 	}
 	redis.Do("CLIENT", "KILL", "TYPE", "normal")
 	if left, err := server.leftovers(t.Context()); err != nil || left != (Leftovers{}) {

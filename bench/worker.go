@@ -9,10 +9,10 @@ import (
 )
 
 // worker is one goroutine's share of a closed loop. Its fields are the goroutine's
-// until done is closed, latency apart; a stuck worker's are never read.
+// until done is closed, pairs and latency apart; a stuck worker's are never read.
 type worker struct {
 	pair    func(ctx context.Context) error
-	pairs   int64
+	pairs   atomic.Int64
 	errors  int64
 	err     error // the first
 	latency *latency.Recorder
@@ -42,7 +42,7 @@ func (w *worker) run(ctx context.Context, r *round) {
 			sleep(ctx, pause)
 			now = time.Now()
 		} else {
-			w.pairs++
+			w.pairs.Add(1)
 			w.latency.Record(now.Sub(last))
 		}
 		last = now
@@ -60,18 +60,11 @@ func (w *worker) failed(err error) {
 // runRound lets the workers run for d, or until ctx ends, and waits for them. Those
 // that still wait after patience are stuck: they are returned, their contexts are
 // cancelled and they are left to themselves. ready is called when all workers are
-// at the start, tick now and then.
-func runRound(ctx context.Context, workers []*worker, d, patience time.Duration, ready func() error, tick func(time.Duration)) (stuck map[*worker]bool, err error) {
+// at the start, over when d has passed and they still run, tick now and then.
+func runRound(ctx context.Context, workers []*worker, d, patience time.Duration, ready, over func() error, tick func(time.Duration)) (stuck map[*worker]bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &round{begin: make(chan struct{})}
-	for _, w := range workers {
-		w.done = make(chan struct{})
-		// One of its own, as the requests of a service have.
-		own, cancel := context.WithCancel(ctx)
-		defer cancel()
-		go w.run(own, r)
-	}
+	r := startWorkers(ctx, workers)
 	err = ready()
 	if err != nil {
 		r.stop.Store(true)
@@ -84,9 +77,27 @@ func runRound(ctx context.Context, workers []*worker, d, patience time.Duration,
 		}
 		tick(time.Since(began))
 	}
+	if err == nil {
+		err = over()
+	}
 	r.stop.Store(true)
 	stuck = awaitAll(workers, patience)
 	return stuck, err
+}
+
+// startWorkers starts the workers, which begin when the round does and end with ctx, if not before.
+func startWorkers(ctx context.Context, workers []*worker) *round {
+	r := &round{begin: make(chan struct{})}
+	for _, w := range workers {
+		w.done = make(chan struct{})
+		// One of its own, as the requests of a service have.
+		own, cancel := context.WithCancel(ctx)
+		go func() {
+			defer cancel()
+			w.run(own, r)
+		}()
+	}
+	return r
 }
 
 // tickEvery is how often progress is told.

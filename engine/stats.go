@@ -51,12 +51,12 @@ type Stats struct {
 	// EventsDropped counts calls of the Observer and of the logger that did not fit into their queue.
 	EventsDropped uint64
 
-	// Commands, BytesIn and BytesOut count what went over the connections. Redirects
+	// Commands, Messages, BytesIn and BytesOut count what went over the connections. Redirects
 	// counts commands that another node of the cluster had to take, Reconnects how
 	// often a connection came back.
-	Commands, BytesIn, BytesOut uint64
-	Redirects                   uint64
-	Reconnects                  int
+	Commands, Messages, BytesIn, BytesOut uint64
+	Redirects                             uint64
+	Reconnects                            int
 	// Connected counts the servers, of those that serve names, whose connections are all up.
 	// DownSince has the others, by address, and since when one of their connections is missing.
 	Connected int
@@ -95,7 +95,7 @@ func (e *Engine) Stats() Stats {
 	if e.table.Listener.Listening() {
 		s.Channels-- // that of questions
 	}
-	s.Commands, s.BytesIn, s.BytesOut, s.Reconnects = c.Commands, c.BytesIn, c.BytesOut, c.Reconnects
+	s.Commands, s.Messages, s.BytesIn, s.BytesOut, s.Reconnects = c.Commands, c.Messages, c.BytesIn, c.BytesOut, c.Reconnects
 	s.Connected, s.DownSince = e.connected()
 	var w wheel.Stats = e.table.Timers.Stats()
 	s.Redirects = c.Redirects

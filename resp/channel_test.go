@@ -52,6 +52,9 @@ func TestChannel_Messages_ReachTheirChannel(t *testing.T) {
 		if len(a.Events) != 0 {
 			t.Errorf("a unsubscribed and got %+v", <-a.Events)
 		}
+		if n := c.Stats().Messages; n != 3 {
+			t.Errorf("%d messages were counted", n)
+		}
 	})
 }
 

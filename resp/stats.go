@@ -12,6 +12,8 @@ type Stats struct {
 	// BytesIn and BytesOut are the payload of all connections, handshakes and TLS
 	// not counted.
 	BytesIn, BytesOut uint64
+	// Messages arrived on subscribed channels.
+	Messages uint64
 	// Connections are up now; Reconnects counts how often one came back.
 	Connections, Reconnects int
 	// Redirects counts commands that were sent on, by MOVED or ASK.
@@ -69,6 +71,7 @@ func (n *node) addTo(s *Stats) {
 	p := n.pubsub.Counters()
 	s.BytesIn += p.BytesIn
 	s.BytesOut += p.BytesOut
+	s.Messages += p.Messages
 	for _, l := range n.links {
 		up, connects, _ := l.status()
 		if up {

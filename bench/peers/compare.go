@@ -42,6 +42,7 @@ type Figures struct {
 	P99Us              Estimate `json:"p99_us"`
 	AllocsPerPair      float64  `json:"allocs_per_pair"`   // median, as those below
 	CommandsPerPair    float64  `json:"commands_per_pair"` // 0: not known
+	ScriptCallsPerPair float64  `json:"script_calls_per_pair"`
 	// SlowestShare is the pairs of the slowest goroutine by those of the mean one.
 	SlowestShare float64 `json:"slowest_share"`
 }
@@ -101,12 +102,8 @@ func (r *Report) conclude() {
 			P99Us:              of(c.Turns, func(t *bench.Result) float64 { return t.LatencyUs.P99 }),
 			SlowestShare:       of(c.Turns, func(t *bench.Result) float64 { return ratio(float64(t.Fairness.Min), t.Fairness.Mean) }).Median,
 			AllocsPerPair:      of(c.Turns, func(t *bench.Result) float64 { return t.AllocsPerPair }).Median,
-			CommandsPerPair: of(c.Turns, func(t *bench.Result) float64 {
-				if t.CommandsPerPair == nil {
-					return 0
-				}
-				return *t.CommandsPerPair
-			}).Median,
+			CommandsPerPair:    of(c.Turns, func(t *bench.Result) float64 { return known(t.CommandsPerPair) }).Median,
+			ScriptCallsPerPair: of(c.Turns, func(t *bench.Result) float64 { return known(t.ScriptCallsPerPair) }).Median,
 		}
 	}
 	first := make(map[bool]*Client) // of those that can be cancelled, and of the others
@@ -118,6 +115,14 @@ func (r *Report) conclude() {
 			r.Ratios = append(r.Ratios, ratioOf(first[alike], c))
 		}
 	}
+}
+
+// known is a figure, 0 if it is missing.
+func known(figure *float64) float64 {
+	if figure == nil {
+		return 0
+	}
+	return *figure
 }
 
 // ratio is a / b, 0 if there is none.

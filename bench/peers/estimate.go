@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"golang.org/x/perf/benchmath"
 
@@ -17,6 +18,9 @@ type Estimate struct {
 	// Low and High are both 0 if there are too few turns for an interval.
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
+	// Least and Most are those of the turns.
+	Least float64 `json:"least"`
+	Most  float64 `json:"most"`
 }
 
 // fewest is how many rounds a comparison needs.
@@ -24,7 +28,7 @@ const fewest = 10
 
 func estimate(values []float64) Estimate {
 	s := benchmath.AssumeNothing.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), 0.95)
-	e := Estimate{Median: s.Center, Low: s.Lo, High: s.Hi}
+	e := Estimate{Median: s.Center, Low: s.Lo, High: s.Hi, Least: slices.Min(values), Most: slices.Max(values)}
 	if math.IsInf(s.Lo, 0) || math.IsInf(s.Hi, 0) {
 		e.Low, e.High = 0, 0
 	}
@@ -43,12 +47,21 @@ func of(turns []*bench.Result, get func(*bench.Result) float64) Estimate {
 // known reports whether there is an interval.
 func (e Estimate) known() bool { return e.High > 0 }
 
-// format prints the median and the interval with so many digits.
+// format prints the median and the interval with so many digits, without an interval what turns says.
 func (e Estimate) format(digits int) string {
 	if !e.known() {
-		return fmt.Sprintf("%.*f", digits, e.Median)
+		return e.turns(digits, "")
 	}
 	return fmt.Sprintf("%.*f (%.*f to %.*f)", digits, e.Median, digits, e.Low, digits, e.High)
+}
+
+// turns prints the median with its unit, and in brackets the lowest and the highest turn, if they
+// differ.
+func (e Estimate) turns(digits int, unit string) string {
+	if e.Least == e.Most {
+		return fmt.Sprintf("%.*f%s", digits, e.Median, unit)
+	}
+	return fmt.Sprintf("%.*f%s [%.*f to %.*f]", digits, e.Median, unit, digits, e.Least, digits, e.Most)
 }
 
 // Ratio compares two clients within each round, so that what changes from round to round changes
@@ -87,7 +100,7 @@ func (r Ratio) String() string {
 	say := func(e Estimate) string {
 		switch {
 		case r.rounds < fewest || !e.known():
-			return fmt.Sprintf("%.2f x", e.Median)
+			return e.turns(2, " x")
 		case e.Low <= 1 && e.High >= 1:
 			return fmt.Sprintf("no difference (%.2f to %.2f x)", e.Low, e.High)
 		}

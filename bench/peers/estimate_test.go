@@ -31,7 +31,7 @@ func TestEstimate_TenTurns_IsTheMedianWithItsInterval(t *testing.T) {
 func TestEstimate_FewTurns_HasNoInterval(t *testing.T) {
 	t.Parallel()
 	got := estimate([]float64{1, 2, 3})
-	if got.known() || got.Median != 2 || got.format(0) != "2" {
+	if got.known() || got.Median != 2 || got.format(0) != "2 [1 to 3]" {
 		t.Errorf("%+v", got)
 	}
 	if _, err := json.Marshal(got); err != nil { // no infinity
@@ -52,7 +52,7 @@ func TestReport_RoundsThatDiffer_ComparesWithinEach(t *testing.T) {
 	if len(r.Ratios) != 2 {
 		t.Fatalf("%+v", r.Ratios)
 	}
-	if got := r.Ratios[0]; got.Of != "a" || got.To != "b" || got.PairsPerSecond != (Estimate{2, 2, 2}) || got.ClientCPUUsPerPair != (Estimate{0.5, 0.5, 0.5}) {
+	if got := r.Ratios[0]; got.Of != "a" || got.To != "b" || got.PairsPerSecond != (Estimate{2, 2, 2, 2, 2}) || got.ClientCPUUsPerPair != (Estimate{0.5, 0.5, 0.5, 0.5, 0.5}) {
 		t.Errorf("%+v", got)
 	}
 	var text bytes.Buffer

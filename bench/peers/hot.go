@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,8 @@ type HotTurn struct {
 	// LostUpdates are increments of an unguarded counter that are missing: two had the
 	// lock at once.
 	LostUpdates int64 `json:"lost_updates"`
+	// WithoutPair are goroutines that had no pair in the duration.
+	WithoutPair int `json:"without_pair"`
 }
 
 // hotConfig is what only hot needs.
@@ -67,8 +70,8 @@ type contender struct {
 	begin   sync.Once
 	began   time.Time
 	waits   []*latency.Recorder
+	inTime  []*atomic.Int64 // pairs of each goroutine
 	entered atomic.Int64
-	inTime  atomic.Int64
 	late    atomic.Int64
 	counter atomic.Int64 // loaded and stored, never added to: only the lock guards it
 }
@@ -79,7 +82,8 @@ func (c *contender) Close() error { return c.lockers.Close() }
 // Worker returns what locks and unlocks name once.
 func (c *contender) Worker(name string) func(ctx context.Context) error {
 	lock, wait := c.lockers[len(c.waits)%len(c.lockers)].For(name), latency.Recorders(1)[0]
-	c.waits = append(c.waits, wait)
+	inTime := new(atomic.Int64)
+	c.waits, c.inTime = append(c.waits, wait), append(c.inTime, inTime)
 	return func(ctx context.Context) error {
 		start := time.Now()
 		c.begin.Do(func() { c.began = start })
@@ -98,7 +102,7 @@ func (c *contender) Worker(name string) func(ctx context.Context) error {
 			return err
 		}
 		if time.Since(c.began) <= c.window {
-			c.inTime.Add(1)
+			inTime.Add(1)
 		}
 		return nil
 	}
@@ -124,15 +128,12 @@ func hotTurn(ctx context.Context, server *bench.Server, s subject, cfg bench.Con
 	run := func(d time.Duration) (*bench.Result, *HotTurn, error) {
 		c := &contender{name: s.name, lockers: l, patience: hot.patience, window: d}
 		own := cfg
-		own.Duration, own.Warmup = d, 0
+		own.Duration, own.Warmup, own.Plain = d, 0, s.plain
 		result, err := bench.RunLoop(ctx, server, c, own)
 		if err != nil {
 			return nil, nil, err
 		}
 		result.WarmupS = cfg.Warmup.Seconds()
-		if s.uncounted {
-			result.CommandsPerPair = nil
-		}
 		return result, c.conclude(result), nil
 	}
 	if cfg.Warmup > 0 {
@@ -148,14 +149,25 @@ func hotTurn(ctx context.Context, server *bench.Server, s subject, cfg bench.Con
 // conclude puts the contender's own figures into the result: those who still waited at the
 // end are a figure of their own, and must not stretch the time in which pairs were made.
 func (c *contender) conclude(r *bench.Result) *HotTurn {
-	r.PairsPerSecond = float64(c.inTime.Load()) / c.window.Seconds()
+	hot := &HotTurn{TimedOut: c.late.Load(), LostUpdates: c.entered.Load() - c.counter.Load()}
+	var sum int64
+	r.Fairness = bench.Fairness{Min: math.MaxInt64}
+	for _, own := range c.inTime {
+		n := own.Load()
+		sum += n
+		r.Fairness.Min, r.Fairness.Max = min(r.Fairness.Min, n), max(r.Fairness.Max, n)
+		if n == 0 {
+			hot.WithoutPair++
+		}
+	}
+	r.Fairness.Mean = float64(sum) / float64(len(c.inTime))
+	r.PairsPerSecond = float64(sum) / c.window.Seconds()
 	all := latency.Merged(c.waits)
 	us := func(ns int64) float64 { return float64(ns) / 1e3 }
 	r.LatencyUs = bench.Latency{
 		P50: us(all.ValueAtQuantile(50)), P99: us(all.ValueAtQuantile(99)),
 		P999: us(all.ValueAtQuantile(99.9)), Max: us(all.Max()),
 	}
-	hot := &HotTurn{TimedOut: c.late.Load(), LostUpdates: c.entered.Load() - c.counter.Load()}
 	if r.Errors -= hot.TimedOut; r.Errors <= 0 {
 		r.Errors, r.FirstError = 0, ""
 	}

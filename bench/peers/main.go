@@ -5,7 +5,7 @@
 //	go run . single
 //	go run . --goroutines 64 uncontended
 //	go run . --goroutines 64 hot
-//	go run . --goroutines 100 --engines 100 hot
+//	go run . --engines 100 hot
 //	go run . --goroutines 64 kinds
 //
 // It is a module of its own: what Pawl is compared with never becomes a dependency
@@ -72,11 +72,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.DurationVar(&cfg.Duration, "duration", 2*time.Second, "how long one turn is")
 	flags.DurationVar(&cfg.Warmup, "warmup", 500*time.Millisecond, "how long a client runs before its turn counts")
 	patience := flags.Duration("patience", 5*time.Second, "how long an acquisition of hot may take before it is given up")
-	engines := flags.Int("engines", 1, "how many of each client contend in hot, each with connections of its own")
+	engines := flags.Int("engines", 1, "how many of each client contend in hot, each with connections of its own; more than 1: with one goroutine each, unless --goroutines says otherwise")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
 		return errors.Join(errUsage, err)
+	}
+	if !given(flags, "goroutines") && *engines > 1 {
+		cfg.Goroutines = *engines
 	}
 	cfg.Scenario = flags.Arg(0)
 	if flags.NArg() != 1 || !slices.Contains(scenarios, cfg.Scenario) {
@@ -118,6 +121,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		print = report.writeJSON
 	}
 	return errors.Join(print(out), report.err())
+}
+
+// given reports whether the command line has a flag.
+func given(flags *flag.FlagSet, name string) (found bool) {
+	flags.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }
 
 func runKinds(ctx context.Context, server *bench.Server, cfg bench.Config, rounds int, format string, out io.Writer) error {

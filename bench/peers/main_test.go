@@ -161,6 +161,36 @@ func TestHot_SeveralEngines_ContendWithConnectionsOfTheirOwn(t *testing.T) {
 	}
 }
 
+// Each client's commands are those that it sends, whether they call scripts or not.
+func TestHot_Engines_HaveOneGoroutineEachAndCountsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var out bytes.Buffer
+	args := []string{"--addr", server.URL(), "--engines", "3", "--rounds", "2", "--duration", "200ms", "--warmup", "50ms", "--format", "json", bench.Hot}
+	if err := run(t.Context(), args, &out); err != nil {
+		t.Fatal(err)
+	}
+	var r Report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Goroutines != 3 || r.Engines != 3 {
+		t.Errorf("%d goroutines of %d engines", r.Goroutines, r.Engines)
+	}
+	for _, c := range r.Clients {
+		m := c.Median
+		if m.CommandsPerPair < 1.8 || m.CommandsPerPair < m.ScriptCallsPerPair || m.ScriptCallsPerPair < 0.9 {
+			t.Errorf("%s: %v commands, %v script calls a pair", c.Name, m.CommandsPerPair, m.ScriptCallsPerPair)
+		}
+		if c.Name == "redsync" && m.CommandsPerPair < m.ScriptCallsPerPair+0.9 {
+			t.Errorf("its SET is not counted: %v commands, %v script calls a pair", m.CommandsPerPair, m.ScriptCallsPerPair)
+		}
+		if m.PairsPerSecond.Least <= 0 || m.PairsPerSecond.Least > m.PairsPerSecond.Median || m.PairsPerSecond.Median > m.PairsPerSecond.Most {
+			t.Errorf("%s: %+v", c.Name, m.PairsPerSecond)
+		}
+	}
+}
+
 func connectionsIn(t *testing.T, info string) int {
 	t.Helper()
 	_, after, _ := strings.Cut(info, "total_connections_received:")
@@ -204,8 +234,11 @@ func TestALockThatExcludesNobodyIsFound(t *testing.T) {
 func TestWaitersThatAreNeverGrantedAreCounted(t *testing.T) {
 	t.Parallel()
 	r := contendOn(t, shut{})
-	if r.Clients[0].Hot[0].TimedOut < 8 || r.Clients[0].Turns[0].Pairs != 0 {
-		t.Errorf("%+v", r.Clients[0].Hot[0])
+	if hot := r.Clients[0].Hot[0]; hot.TimedOut < 8 || hot.WithoutPair != 8 || r.Clients[0].Turns[0].Pairs != 0 {
+		t.Errorf("%+v", hot)
+	}
+	if text := r.Clients[0].hot(); !strings.HasPrefix(text, "8 goroutines without a pair, ") {
+		t.Error(text)
 	}
 	if err := r.err(); err != nil {
 		t.Error(err)

@@ -14,13 +14,13 @@ func (r *Report) writeJSON(w io.Writer) error {
 }
 
 func (r *Report) writeText(w io.Writer) error {
-	fmt.Fprintf(w, "%s on %s, %s, %d rounds: medians, and where they are with a confidence of 95 %%\n\n", r.Scenario, r.Server, r.who(), r.Rounds)
+	fmt.Fprintf(w, "%s on %s, %s, %d rounds: medians, and where they are with a confidence of 95 %%; of few rounds [the lowest to the highest]\n\n", r.Scenario, r.Server, r.who(), r.Rounds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "pairs/s\tCPU us/pair\tp50 us\tp99 us\tslowest/mean\tallocs/pair\tcommands/pair\t  client")
+	fmt.Fprintln(t, "pairs/s\tCPU us/pair\tp50 us\tp99 us\tslowest/mean\tallocs/pair\tscript calls/pair\tcommands/pair\t  client")
 	for _, c := range r.Clients {
 		m := c.Median
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t  %s (%s)\n", m.PairsPerSecond.format(0), m.ClientCPUUsPerPair.format(2),
-			m.P50Us.format(1), m.P99Us.format(1), m.SlowestShare, m.AllocsPerPair, c.commands(), c.Name, c.about())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\t  %s (%s)\n", m.PairsPerSecond.format(0), m.ClientCPUUsPerPair.format(2),
+			m.P50Us.format(1), m.P99Us.format(1), m.SlowestShare, m.AllocsPerPair, perPair(m.ScriptCallsPerPair), perPair(m.CommandsPerPair), c.Name, c.about())
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -57,23 +57,26 @@ func (c *Client) about() string {
 	return c.About
 }
 
-func (c *Client) commands() string {
-	if c.Median.CommandsPerPair == 0 {
+func perPair(figure float64) string {
+	if figure == 0 {
 		return "unknown"
 	}
-	return fmt.Sprintf("%.3f", c.Median.CommandsPerPair)
+	return fmt.Sprintf("%.3f", figure)
 }
 
 // hot says what went wrong under contention, over all turns.
 func (c *Client) hot() string {
 	var late, lost int64
+	var without []float64
 	for _, t := range c.Hot {
 		late += t.TimedOut
 		lost += t.LostUpdates
+		without = append(without, float64(t.WithoutPair))
 	}
+	e := estimate(without)
 	var longest float64
 	for _, t := range c.Turns {
 		longest = max(longest, t.LatencyUs.Max)
 	}
-	return fmt.Sprintf("%d acquisitions given up, %d updates lost, the longest acquisition %.1f ms", late, lost, longest/1e3)
+	return fmt.Sprintf("%s without a pair, %d acquisitions given up, %d updates lost, the longest acquisition %.1f ms", e.turns(0, " goroutines"), late, lost, longest/1e3)
 }

@@ -24,8 +24,8 @@ type subject struct {
 	contend func(ctx context.Context, url string) (locker, error)
 	// polls: its waiters try again and again.
 	polls bool
-	// uncounted: it sends plain commands, which the server cannot tell from those of scripts.
-	uncounted bool
+	// plain are commands that it sends beside script calls, and that none of its scripts calls.
+	plain []string
 	// single: it takes part in that scenario only.
 	single bool
 }
@@ -51,7 +51,7 @@ var subjects = inBackground([]subject{
 	{name: "pawl-no-hand-over", about: "HandOver -1: every turn at the server", contend: contendPawl(-1)},
 	{name: "rueidislock", about: "KeyMajority 1, NoLoopTracking", contend: contendRueidis},
 	{name: "redislock", about: "go-redis, 64 connections, a retry every 1 ms", contend: contendRedislock, polls: true},
-	{name: "redsync", about: "go-redis, 64 connections, a retry every 1 ms", contend: contendRedsync, polls: true, uncounted: true},
+	{name: "redsync", about: "go-redis, 64 connections, a retry every 1 ms", contend: contendRedsync, polls: true, plain: []string{"set"}},
 })
 
 // inBackground adds to each client without contention one for the scenario single, whose calls have

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,8 @@ func newBenchCommand() *cobra.Command {
 
   single       one goroutine locks and unlocks one name
   uncontended  --goroutines with a name of their own each
-  hot          --goroutines that contend for one name, and hand it over to each other
+  hot          --goroutines that contend for one name, and hand it over to each other;
+               with --processes as many processes do, one goroutine each by default
   waiters      --count pending futures on --names names that are held:
                memory, goroutines and idle CPU; then all are served, cancelled
                or abandoned (--finish)
@@ -38,6 +40,7 @@ others.
 On a server of yours it uses names that begin with pawl-bench: and checks at the end
 that none is left. The exit code is 1 if something was left over, lost, stuck or failed.`,
 		Example: `  pawl bench uncontended --goroutines 64
+  pawl bench hot --processes 50
   pawl bench waiters --count 100000 --own-names --finish cancel
   pawl bench held --count 100000 --duration 60s --format json
   pawl bench hot --addr redis://10.0.0.7:6379 --profile /tmp/profiles`,
@@ -52,7 +55,8 @@ that none is left. The exit code is 1 if something was left over, lost, stuck or
 	flags := cmd.Flags()
 	flags.Lookup("addr").Usage = "`URL` of the server, without a password (default: a redis-server of its own)"
 	flags.BoolVar(&cfg.Embedded, "embedded", false, "measure on a server inside this process")
-	flags.IntVar(&cfg.Goroutines, "goroutines", cfg.Goroutines, "number of workers (uncontended, hot)")
+	flags.IntVar(&cfg.Goroutines, "goroutines", cfg.Goroutines, "number of workers (uncontended, hot; 1 in each of --processes)")
+	flags.IntVar(&cfg.Processes, "processes", 0, "number of processes that contend, each with connections of its own (hot; default: this process alone)")
 	flags.IntVar(&cfg.Count, "count", cfg.Count, "number of futures (waiters) or holds (held)")
 	flags.IntVar(&cfg.Names, "names", cfg.Names, "number of names that the futures of waiters wait for")
 	ownNames := flags.Bool("own-names", false, "one name for each future of waiters: --names equals --count")
@@ -66,6 +70,17 @@ that none is left. The exit code is 1 if something was left over, lost, stuck or
 		cfg.Scenario = args[0]
 		if *format != "text" && *format != "json" {
 			return exit.Usagef(cmd, "--format %q must be text or json", *format)
+		}
+		if flags.Changed("processes") {
+			if cfg.Processes < 1 {
+				return exit.Usagef(cmd, "--processes must be at least 1")
+			}
+			if !flags.Changed("goroutines") {
+				cfg.Goroutines = 1
+			}
+			cfg.Process = func(ctx context.Context, number int, url string) *exec.Cmd {
+				return benchProcessCommand(ctx, number, url, server, cfg.Profile)
+			}
 		}
 		if *ownNames {
 			cfg.Names = cfg.Count
@@ -102,11 +117,14 @@ func runBench(cmd *cobra.Command, server *target.Flag, cfg bench.Config, format 
 
 // benchError says what to do about a run that could not be made.
 func benchError(ctx context.Context, cmd *cobra.Command, server *target.Flag, err error) error {
+	var process *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // the signal
 	case errors.Is(err, bench.ErrInvalid):
 		return exit.Usagef(cmd, "%v", err)
+	case errors.As(err, &process) && process.ExitCode() == exit.Server:
+		return &exit.Error{Code: exit.Server, Err: err}
 	case errors.Is(err, redistest.ErrNotInstalled):
 		return fmt.Errorf("%w; or name a server with --addr, or try --embedded, whose figures cannot be compared with others", err)
 	case errors.Is(err, engine.ErrUnavailable):

@@ -89,12 +89,7 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 
 // workerCommand runs this program again, as a worker.
 func workerCommand(ctx context.Context, w demo.WorkerConfig, server *target.Flag, profile string) *exec.Cmd {
-	self, err := os.Executable()
-	if err != nil {
-		self = os.Args[0]
-	}
 	args := []string{"demo-worker", "--counter", w.Key, "--increments", strconv.Itoa(w.Increments), "--lease", w.Lease.String()}
-	args = append(args, server.Access.Args()...)
 	if w.Unlocked {
 		args = append(args, "--without-lock")
 	}
@@ -104,9 +99,19 @@ func workerCommand(ctx context.Context, w demo.WorkerConfig, server *target.Flag
 	if profile != "" && !w.Stay { // a worker that is killed writes none
 		args = append(args, "--profile", filepath.Join(profile, "worker-"+strconv.Itoa(w.Number)))
 	}
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Env = append(os.Environ(), target.URLEnv+"="+w.URL)
-	if !server.Given() { // the embedded server has none
+	return selfCommand(ctx, w.URL, server, args...)
+}
+
+// selfCommand runs this program again, on the server of url with the access of server's flags. The
+// URL may have a password, so the arguments do not have it.
+func selfCommand(ctx context.Context, url string, server *target.Flag, args ...string) *exec.Cmd {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	cmd := exec.CommandContext(ctx, self, append(args, server.Access.Args()...)...)
+	cmd.Env = append(os.Environ(), target.URLEnv+"="+url)
+	if !server.Given() { // one that was started here has none
 		cmd.Env = append(cmd.Env, target.PasswordEnv+"=")
 	}
 	cmd.Stderr = os.Stderr

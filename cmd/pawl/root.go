@@ -63,6 +63,7 @@ Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server cannot be reached or ref
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err, "") })
 	root.AddCommand(
 		newBenchCommand(),
+		newBenchProcessCommand(),
 		newDemoCommand(),
 		newDemoWorkerCommand(),
 		newExecCommand(),

@@ -97,6 +97,11 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{nil, "demo --workers 2"},
 		{nil, "bench"},
 		{nil, "bench everything"},
+		{nil, "bench hot --processes 0"},
+		{nil, "bench hot --processes 1001"},
+		{nil, "bench hot --processes many"},
+		{nil, "bench single --processes 2"},
+		{nil, "bench hot --processes 2 --duration 1h"},
 		{nil, "serve --listen nowhere"},
 
 		{nil, "exec"},

@@ -57,6 +57,7 @@ var layers = map[string]int{
 	"engine/internal/suite":     12,
 	"bench/internal/process":    0,
 	"bench/internal/latency":    0,
+	"bench/internal/turns":      1,
 	"bench/internal/redisadmin": 11,
 	"bench":                     12,
 	"cmd/pawl/internal/exit":    12,

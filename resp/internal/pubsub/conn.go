@@ -29,16 +29,16 @@ type Endpoint struct {
 	closed            atomic.Pointer[error]   // the argument of Close
 }
 
-// Counters count bytes from the endpoint's birth, and channels as they are now.
+// Counters count bytes and messages from the endpoint's birth, and channels as they are now.
 type Counters struct {
-	BytesIn, BytesOut   uint64
-	Channels, Confirmed int
+	BytesIn, BytesOut, Messages uint64
+	Channels, Confirmed         int
 }
 
 // Counters returns them as of now.
 func (p *Endpoint) Counters() Counters {
 	c := Counters{BytesIn: p.bytesIn.Load(), BytesOut: p.bytesOut.Load()}
-	c.Channels, c.Confirmed = p.subs.counts()
+	c.Channels, c.Confirmed, c.Messages = p.subs.counts()
 	return c
 }
 

@@ -142,7 +142,7 @@ func TestSubs_CommandBehindUnsubscribeIsRefused_HearsSo(t *testing.T) {
 		t.Errorf("%d reasons to look for the slot", l.moved)
 	}
 	l.sends("")
-	if n, _ := l.subs.counts(); n != 0 {
+	if n, _, _ := l.subs.counts(); n != 0 {
 		t.Errorf("%d topics are left", n)
 	}
 }

@@ -122,6 +122,6 @@ func (r *Registry) Move(endpoints []*Endpoint) {
 
 // Waiting returns how many names have no place.
 func (r *Registry) Waiting() int {
-	n, _ := r.unserved.counts()
+	n, _, _ := r.unserved.counts()
 	return n
 }

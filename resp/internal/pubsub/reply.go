@@ -62,6 +62,7 @@ func (s *subs) push(l *listener, conn uint32, v wire.Value) error {
 func (s *subs) message(l *listener, conn uint32, name, payload []byte) {
 	l.calls = l.calls[:0]
 	s.mu.Lock()
+	s.mu.messages++
 	if t := s.mu.topics[string(name)]; t != nil {
 		for ch := t.first; ch != nil; ch = ch.next {
 			if ch.live == conn {

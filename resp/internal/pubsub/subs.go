@@ -72,7 +72,8 @@ type subs struct {
 		complained bool              // about this connection's refusals
 		complaint  *wire.ServerError // to be reported: channels are refused, and not only for now; or nil
 
-		confirmed int // topics with sent == subscribe and no command in flight
+		confirmed int    // topics with sent == subscribe and no command in flight
+		messages  uint64 // that arrived, on whatever channel
 	}
 }
 
@@ -317,10 +318,10 @@ func (s *subs) complaint() (e *wire.ServerError) {
 }
 
 // counts are for Stats.
-func (s *subs) counts() (desired, confirmed int) {
+func (s *subs) counts() (desired, confirmed int, messages uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.mu.topics), s.mu.confirmed
+	return len(s.mu.topics), s.mu.confirmed, s.mu.messages
 }
 
 // deliver looks at no Channel: one that was unsubscribed in the meantime may be in
