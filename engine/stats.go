@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -155,10 +156,12 @@ type EngineInfo struct {
 	// Answered: it is alive, and Host, PID, Service and Labels are what it says of itself; see
 	// Config.Service.
 	Answered bool
-	Host     string
-	PID      int
-	Service  string
-	Labels   map[string]string
+	// Contested: another answer came in its name. At least one of them lies; both are in LockInfo.Engines.
+	Contested bool
+	Host      string
+	PID       int
+	Service   string
+	Labels    map[string]string
 	// Addr is where the server has a connection of one that did not answer: it hangs, or does not listen
 	// (Config.NoInspect). Without one its process has ended or is cut off, or it is no engine of
 	// Pawl: Redisson does not say who it is. Hidden is why this user may not see that (CLIENT LIST).
@@ -178,22 +181,76 @@ func (e *Engine) answer(q *inspect.Question, late func() bool) *inspect.Answer {
 		return a // its names are other locks
 	}
 	text := string(q.Text)
+	match := func(string) bool { return !late() }
+	add := func(n driver.NameUses) { a.Add(e.named(n)) }
 	switch q.About {
 	case inspect.AboutName:
-		n := e.table.UsesOf(text, e.table.Client.Route(text))
-		n.Name = ""
-		a.Add(e.named(n))
+		match = func(name string) bool { return name == text }
+		add = func(n driver.NameUses) {
+			n.Name = ""
+			a.Add(e.named(n))
+		}
+		add(e.table.UsesOf(text, e.table.Client.Route(text)))
 	case inspect.AboutPattern:
-		a.More += e.table.EachName(func(name string) bool { return !late() && inspect.Match(text, name) }, false, func(n driver.NameUses) { a.Add(e.named(n)) })
+		match = func(name string) bool { return !late() && inspect.Match(text, name) }
+		a.More += e.table.EachName(match, false, add)
 	case inspect.AboutWaits:
-		e.table.EachName(func(string) bool { return !late() }, true, func(n driver.NameUses) {
-			n.Uses = slices.DeleteFunc(n.Uses, func(u driver.Use) bool { return u.Under == nil })
-			if len(n.Uses) > 0 {
+		add = func(n driver.NameUses) {
+			if n.Uses = waitsOf(n.Uses); len(n.Uses) > 0 {
 				a.Add(e.named(n))
 			}
-		})
+		}
+		e.table.EachName(match, true, add)
 	}
+	e.eachRedLock(match, q.About != inspect.AboutPattern, add)
 	return a
+}
+
+// waitsOf are the waits whose callers hold something, and the longest of the others.
+func waitsOf(uses []driver.Use) []driver.Use {
+	plain := false
+	return slices.DeleteFunc(uses, func(u driver.Use) bool {
+		if u.Held || u.Under == nil && plain {
+			return true
+		}
+		plain = plain || u.Under == nil
+		return false
+	})
+}
+
+// eachRedLock visits the names of this engine that RedLocks wait for. A RedLock waits at one server for a second, then at
+// another one, and asks all of them in between. So it is said to wait at each of its servers, since it was refused first.
+func (e *Engine) eachRedLock(match func(name string) bool, waits bool, visit func(driver.NameUses)) {
+	names := make(map[string]*driver.NameUses)
+	for _, q := range e.pending.redLocks() {
+		for _, m := range q.locks {
+			name := m.key.Name
+			if m.home != e || !match(name) {
+				continue
+			}
+			if names[name] == nil {
+				names[name] = &driver.NameUses{Name: name}
+			}
+			names[name].Waiting++
+			if !waits || len(names[name].Uses) == driver.MaxListed {
+				continue
+			}
+			u := driver.Use{Kind: m.key.Kind.String(), Since: q.home.clock.Now().Sub(q.since)}
+			if o := q.opts.origin; o != nil {
+				u.Stack, u.Under = o.Stack, o.Under
+			}
+			names[name].Uses = append(names[name].Uses, u)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		visit(*names[name])
+	}
+}
+
+// busy reports whether the engine has any name or RedLock; see inspect.Config.
+func (e *Engine) busy() (now bool, sofar uint64) {
+	now, sofar = e.table.Busy()
+	return now || len(e.pending.redLocks()) > 0, sofar
 }
 
 // named is what an answer says of a name.
@@ -216,21 +273,6 @@ func (e *Engine) named(n driver.NameUses) inspect.Name {
 		is.Uses = append(is.Uses, one)
 	}
 	return is
-}
-
-// carriedHere are the holds of this engine that c carries.
-func (c *heldContext) carriedHere(e *Engine) (all []inspect.Carried) {
-	for ; c != nil && c.hold != nil; c = c.outer {
-		for _, h := range c.hold.h.locks() {
-			h.Shard().Lock()
-			live, name, owner := h.IsLive(), h.Entry.Name, h.Owner().String()
-			h.Shard().Unlock()
-			if live && h.home() == e {
-				all = append(all, inspect.Carried{Name: []byte(name), Owner: owner, Kind: kind.Kind(h.Kind).String()})
-			}
-		}
-	}
-	return all
 }
 
 // originOf is what is remembered of an acquisition for those who look, nil if nothing is: the holds that its

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxLooked bounds the entries of a shard that are looked at for one question, and maxListed the uses
+	// maxLooked bounds the entries of a shard that are looked at for one question, and MaxListed the uses
 	// of one name: a shard's lock is held meanwhile.
 	maxLooked = 4096
-	maxListed = 100
+	MaxListed = 100
 )
 
 // Use is a hold of this engine, or a wait, as a look found it.
@@ -66,12 +66,12 @@ func (t *Table) UsesOf(name string, route uint64) NameUses {
 	defer s.mu.Unlock()
 	n := NameUses{Name: name}
 	for _, r := range s.Locks.Of(name, maxLooked) {
-		s.addHolds(&n, r, maxListed)
+		s.addHolds(&n, r, MaxListed)
 	}
 	for _, r := range s.Locks.Of(name, maxLooked) {
-		s.addWaits(&n, r, maxListed)
+		s.addWaits(&n, r, MaxListed)
 	}
-	s.addCounts(&n, maxListed)
+	s.addCounts(&n, MaxListed)
 	return n
 }
 
@@ -79,6 +79,10 @@ func (t *Table) UsesOf(name string, route uint64) NameUses {
 // waits, also with their waits. It visits nothing under a lock, and returns how many entries it has not
 // looked at because a shard has too many.
 func (t *Table) EachName(match func(name string) bool, waits bool, visit func(NameUses)) (more int) {
+	most := 0
+	if waits {
+		most = MaxListed
+	}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
@@ -93,11 +97,7 @@ func (t *Table) EachName(match func(name string) bool, waits bool, visit func(Na
 			n := NameUses{Name: name}
 			for _, r := range s.Locks.Of(name, maxLooked) {
 				s.addHolds(&n, r, 1)
-				if waits {
-					s.addWaits(&n, r, maxListed)
-				} else {
-					n.Waiting += r.Waiters()
-				}
+				s.addWaits(&n, r, most)
 			}
 			s.mu.Unlock()
 			if len(n.Uses) > 0 || n.Waiting > 0 {
@@ -127,17 +127,22 @@ func (s *Shard) addHolds(n *NameUses, r *lock.Entry, most int) {
 }
 
 func (s *Shard) addWaits(n *NameUses, r *lock.Entry, most int) {
-	now := s.Now()
+	now, looked := s.Now(), 0
 	r.EachWaiter(func(a *lock.Request) bool {
+		looked++
+		x := a.Extra()
+		if x != nil && x.Quorum {
+			return looked < maxLooked // not it waits, but the RedLock, which its engine knows
+		}
 		if n.Waiting++; len(n.Uses) >= most {
-			return n.Waiting < maxLooked
+			return looked < maxLooked
 		}
 		u := Use{Kind: kind.Kind(a.Kind).String(), Since: a.Waited(now)}
-		if x := a.Extra(); x != nil && x.Origin != nil {
+		if x != nil && x.Origin != nil {
 			u.Stack, u.Under = x.Origin.Stack, x.Origin.Under
 		}
 		n.Uses = append(n.Uses, u)
-		return true
+		return looked < maxLooked
 	})
 }
 

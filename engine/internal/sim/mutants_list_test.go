@@ -64,7 +64,7 @@ var mutants = []mutant{
 	// NonReentrant.
 	{"options.go", "(nonReentrant) apply(o *options)               { o.nonReentrant = true }", "(nonReentrant) apply(o *options)               { _ = o }", "who has the lock is refused"},
 	{"context.go", "\tcase parent == nil:\n\t\treturn nil\n", "\tcase parent == nil && !o.nonReentrant:\n\t\treturn nil\n\tcase parent == nil:\n\t\treturn ErrReentry\n", "who does not have it is not"},
-	{"context.go", "c != nil && c.hold != nil", "c != nil", "nor is who is detached from the hold"},
+	{"context.go", "for ; c != nil && c.hold != nil; c = c.outer {\n\t\th := c.hold.h.find", "for ; c != nil; c = c.outer {\n\t\th := c.hold.h.find", "nor is who is detached from the hold"},
 	{"context.go", "ok := found != nil && found.Entry.Name == k.Name", "ok := found != nil", "nor who has another lock"},
 	{"context.go", "\t\tfound := h.InnermostLive()\n", "\t\tfound := &h.Hold\n", "nor who had it"},
 	{"multi.go", "m.reenters(parents[i], o)", "m.reenters(parents[i], options{})", "of several locks each counts"},
