@@ -267,6 +267,11 @@ var mutants = []mutant{
 	{"internal/driver/reply.go", "\t\tcase i > n:\n\t\t\to.Token = e.Int\n", "\t\tcase i > n:\n", "a token of a grant that went with a release reaches its hold"},
 	{"internal/script/call.go", "if counts = counts && lease != 0; counts {", "if counts = false; counts {", "and it is counted"},
 
+	// Of deadlocks.
+	{"internal/inspect/deadlocks.go", "strings.HasPrefix(number, \"-\")", "number == \"\" && strings.HasPrefix(engine, \"-\")", "nobody holds what MinHold keeps taken"},
+	{"internal/inspect/deadlocks.go", "if !slices.ContainsFunc(later, func(l Wait) bool { return w.same(&l, lookAgainAfter) }) {", "if len(later) == 0 {", "rare: a wait that ended between two looks is in no deadlock"},
+	{"internal/inspect/deadlocks.go", "if !slices.ContainsFunc(on[w.Name].Owners, func(o Owner) bool { return o.ID == owner }) {", "if owner == \"\" {", "rare: the server knows who holds a lock"},
+
 	// Of the attack on removals and refusals.
 	{"internal/counter/command.go", "\t\t\t\twhy = readsOnly\n", "", "rare: who only looks does not wait behind what is refused"},
 	{"internal/counter/close.go", " && (op.Kind != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
