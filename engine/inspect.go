@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -320,6 +321,24 @@ func (h *heard) reach(ctx context.Context, m Mutex, info *LockInfo) {
 	for id := range wanted {
 		h.engines[id].Addr, h.engines[id].Hidden = found[id].Addr, cmp.Or(refused, err)
 	}
+}
+
+// redLockWaits are the RedLocks that wait for locks of this engine. A RedLock waits at one server for a second, then at another
+// one, and asks all of them in between. So it is said to wait at each of its servers, since it was refused first.
+func (e *Engine) redLockWaits() (all []driver.NameUses) {
+	for _, q := range e.pending.redLocks() {
+		for _, m := range q.locks {
+			if m.home != e {
+				continue
+			}
+			u := driver.Use{Kind: m.key.Kind.String(), Since: q.home.clock.Now().Sub(q.since)}
+			if o := q.opts.origin; o != nil {
+				u.Stack, u.Under = o.Stack, o.Under
+			}
+			all = append(all, driver.NameUses{Name: m.key.Name, Waiting: 1, Uses: []driver.Use{u}})
+		}
+	}
+	return all
 }
 
 // Cycle is a deadlock: each of its waits is for a lock that the caller of the next one holds, and the

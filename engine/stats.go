@@ -1,19 +1,14 @@
 package engine
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
-	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -169,110 +164,26 @@ type EngineInfo struct {
 	Hidden error
 }
 
-// answer is what the engine says to a question of package inspect. Anybody may ask, with a pattern of 100 kB that
-// takes 10 ms for each name: so it stops when it is late.
+// answer is what the engine says to a question of package inspect.
 func (e *Engine) answer(q *inspect.Question, late func() bool) *inspect.Answer {
 	st := e.table.Counters()
 	a := &inspect.Answer{
 		Engine: e.table.ID, Host: hostname(), PID: os.Getpid(), Service: e.cfg.Service, Labels: e.cfg.Labels,
 		Held: st.Held, Waiting: st.Pending,
 	}
-	if q.DB != e.cfg.DB {
-		return a // its names are other locks
+	if q.DB == e.cfg.DB { // else its names are other locks
+		e.table.Answer(a, q, late, e.redLockWaits(), func(c lock.Context) []inspect.Carried {
+			held, _ := c.(*heldContext)
+			return held.carriedHere(e)
+		})
 	}
-	text := string(q.Text)
-	match := func(string) bool { return !late() }
-	add := func(n driver.NameUses) { a.Add(e.named(n)) }
-	switch q.About {
-	case inspect.AboutName:
-		match = func(name string) bool { return name == text }
-		add = func(n driver.NameUses) {
-			n.Name = ""
-			a.Add(e.named(n))
-		}
-		add(e.table.UsesOf(text, e.table.Client.Route(text)))
-	case inspect.AboutPattern:
-		match = func(name string) bool { return !late() && inspect.Match(text, name) }
-		a.More += e.table.EachName(match, false, add)
-	case inspect.AboutWaits:
-		add = func(n driver.NameUses) {
-			if n.Uses = waitsOf(n.Uses); len(n.Uses) > 0 {
-				a.Add(e.named(n))
-			}
-		}
-		e.table.EachName(match, true, add)
-	}
-	e.eachRedLock(match, q.About != inspect.AboutPattern, add)
 	return a
-}
-
-// waitsOf are the waits whose callers hold something, and the longest of the others.
-func waitsOf(uses []driver.Use) []driver.Use {
-	plain := false
-	return slices.DeleteFunc(uses, func(u driver.Use) bool {
-		if u.Held || u.Under == nil && plain {
-			return true
-		}
-		plain = plain || u.Under == nil
-		return false
-	})
-}
-
-// eachRedLock visits the names of this engine that RedLocks wait for. A RedLock waits at one server for a second, then at
-// another one, and asks all of them in between. So it is said to wait at each of its servers, since it was refused first.
-func (e *Engine) eachRedLock(match func(name string) bool, waits bool, visit func(driver.NameUses)) {
-	names := make(map[string]*driver.NameUses)
-	for _, q := range e.pending.redLocks() {
-		for _, m := range q.locks {
-			name := m.key.Name
-			if m.home != e || !match(name) {
-				continue
-			}
-			if names[name] == nil {
-				names[name] = &driver.NameUses{Name: name}
-			}
-			names[name].Waiting++
-			if !waits || len(names[name].Uses) == driver.MaxListed {
-				continue
-			}
-			u := driver.Use{Kind: m.key.Kind.String(), Since: q.home.clock.Now().Sub(q.since)}
-			if o := q.opts.origin; o != nil {
-				u.Stack, u.Under = o.Stack, o.Under
-			}
-			names[name].Uses = append(names[name].Uses, u)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		visit(*names[name])
-	}
 }
 
 // busy reports whether the engine has any name or RedLock; see inspect.Config.
 func (e *Engine) busy() (now bool, sofar uint64) {
 	now, sofar = e.table.Busy()
 	return now || len(e.pending.redLocks()) > 0, sofar
-}
-
-// named is what an answer says of a name.
-func (e *Engine) named(n driver.NameUses) inspect.Name {
-	is := inspect.Name{Name: []byte(n.Name), Waiting: n.Waiting}
-	for _, u := range n.Uses {
-		one := inspect.Use{
-			Held: u.Held, Kind: u.Kind, Millis: u.Since.Milliseconds(), Renewals: u.Renewals, Depth: u.Depth, Site: inspect.Site(u.Stack),
-		}
-		if u.Held {
-			one.Owner = u.Owner.String()
-			if u.Kind == kind.Permit.String() {
-				ids := u.Owner.Permits()
-				one.Owner, one.Size = hex.EncodeToString(ids[0][:]), len(ids)
-			}
-		}
-		if c, ok := u.Under.(*heldContext); ok {
-			one.Under = c.carriedHere(e)
-		}
-		is.Uses = append(is.Uses, one)
-	}
-	return is
 }
 
 // originOf is what is remembered of an acquisition for those who look, nil if nothing is: the holds that its

@@ -1,9 +1,12 @@
 package driver
 
 import (
+	"encoding/hex"
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
+	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -11,10 +14,10 @@ import (
 )
 
 const (
-	// maxLooked bounds the entries of a shard that are looked at for one question, and MaxListed the uses
+	// maxLooked bounds the entries of a shard that are looked at for one question, and maxListed the uses
 	// of one name: a shard's lock is held meanwhile.
 	maxLooked = 4096
-	MaxListed = 100
+	maxListed = 100
 )
 
 // Use is a hold of this engine, or a wait, as a look found it.
@@ -59,29 +62,111 @@ func (t *Table) Busy() (now bool, sofar uint64) {
 	return now, sofar
 }
 
-// UsesOf are the uses of one name, holds first.
-func (t *Table) UsesOf(name string, route uint64) NameUses {
+// Answer adds to an answer what the engine has of the names that a question is about. more are waits that the table does not
+// know; carried are the holds that a context carries. Anybody may ask, with a pattern of 100 kB that takes 10 ms for each
+// name: so it stops when it is late.
+func (t *Table) Answer(a *inspect.Answer, q *inspect.Question, late func() bool, more []NameUses, carried func(lock.Context) []inspect.Carried) {
+	text := string(q.Text)
+	match := func(name string) bool {
+		return !late() && (q.About != inspect.AboutPattern || inspect.Match(text, name))
+	}
+	add := func(n NameUses) {
+		switch q.About {
+		case inspect.AboutName:
+			n.Name = ""
+		case inspect.AboutWaits:
+			if n.Uses = waitsOf(n.Uses); len(n.Uses) == 0 {
+				return
+			}
+		}
+		a.Add(n.named(carried))
+	}
+	switch q.About {
+	case inspect.AboutName:
+		match = func(name string) bool { return name == text }
+		add(t.usesOf(text, t.Client.Route(text)))
+	case inspect.AboutPattern:
+		a.More += t.eachName(match, false, add)
+	case inspect.AboutWaits:
+		t.eachName(match, true, add)
+	}
+	of := make(map[string]*NameUses)
+	var names []string
+	for _, w := range more {
+		switch n := of[w.Name]; {
+		case n == nil && match(w.Name):
+			of[w.Name], names = &w, append(names, w.Name)
+		case n != nil:
+			if n.Waiting += w.Waiting; len(n.Uses) < maxListed {
+				n.Uses = append(n.Uses, w.Uses...)
+			}
+		}
+	}
+	for _, name := range names {
+		if q.About == inspect.AboutPattern {
+			of[name].Uses = nil
+		}
+		add(*of[name])
+	}
+}
+
+// waitsOf are the waits whose callers hold something, and the longest of the others.
+func waitsOf(uses []Use) []Use {
+	plain := false
+	return slices.DeleteFunc(uses, func(u Use) bool {
+		if u.Held || u.Under == nil && plain {
+			return true
+		}
+		plain = plain || u.Under == nil
+		return false
+	})
+}
+
+// named is what an answer says of a name.
+func (n *NameUses) named(carried func(lock.Context) []inspect.Carried) inspect.Name {
+	is := inspect.Name{Name: []byte(n.Name), Waiting: n.Waiting}
+	for _, u := range n.Uses {
+		one := inspect.Use{
+			Held: u.Held, Kind: u.Kind, Millis: u.Since.Milliseconds(), Renewals: u.Renewals, Depth: u.Depth, Site: inspect.Site(u.Stack),
+		}
+		if u.Held {
+			one.Owner = u.Owner.String()
+			if u.Kind == kind.Permit.String() {
+				ids := u.Owner.Permits()
+				one.Owner, one.Size = hex.EncodeToString(ids[0][:]), len(ids)
+			}
+		}
+		if u.Under != nil {
+			one.Under = carried(u.Under)
+		}
+		is.Uses = append(is.Uses, one)
+	}
+	return is
+}
+
+// usesOf are the uses of one name, holds first.
+func (t *Table) usesOf(name string, route uint64) NameUses {
 	s := t.Shard(route)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := NameUses{Name: name}
 	for _, r := range s.Locks.Of(name, maxLooked) {
-		s.addHolds(&n, r, MaxListed)
+		s.addHolds(&n, r, maxListed)
 	}
 	for _, r := range s.Locks.Of(name, maxLooked) {
-		s.addWaits(&n, r, MaxListed)
+		s.addWaits(&n, r, maxListed)
 	}
-	s.addCounts(&n, MaxListed)
+	s.addCounts(&n, maxListed)
 	return n
 }
 
-// EachName visits the names of the engine that match, with their first holds, one of each owner; with
+// eachName visits the names of the engine that match, with their first holds, one of each owner; with
 // waits, also with their waits. It visits nothing under a lock, and returns how many entries it has not
 // looked at because a shard has too many.
-func (t *Table) EachName(match func(name string) bool, waits bool, visit func(NameUses)) (more int) {
+func (t *Table) eachName(match func(name string) bool, waits bool, visit func(NameUses)) (more int) {
 	most := 0
 	if waits {
-		most = MaxListed
+		most = maxListed
 	}
 	for i := range t.shards {
 		s := &t.shards[i]

@@ -184,7 +184,7 @@ func (p *process) findDeadlocks() {
 		c.end(err, 4*time.Second+2*commandTimeout)
 		for _, cycle := range cycles {
 			if !seen.had(cycle) {
-				s.fail("%s: there was no such deadlock, possible %v: %v", p.name, cycle.Possible, told(cycle))
+				s.fail("%s: there was no such deadlock, possible %v: %v", p.name, cycle.Possible, asText(cycle))
 			}
 			if cycle.Possible {
 				s.suspected++
@@ -195,7 +195,7 @@ func (p *process) findDeadlocks() {
 	})
 }
 
-func told(c engine.Cycle) (text []string) {
+func asText(c engine.Cycle) (text []string) {
 	for _, w := range c.Waits {
 		text = append(text, fmt.Sprintf("%s waits for %s under %s", w.Engine.ID, w.Name, w.Under))
 	}
