@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/env"
+	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -190,4 +191,19 @@ func (c *heldContext) carried(e *Engine, k driver.Key) *lockHold {
 		}
 	}
 	return other
+}
+
+// carriedHere are the holds of this engine that c carries.
+func (c *heldContext) carriedHere(e *Engine) (all []inspect.Carried) {
+	for ; c != nil && c.hold != nil; c = c.outer {
+		for _, h := range c.hold.h.locks() {
+			h.Shard().Lock()
+			live, name, owner := h.IsLive(), h.Entry.Name, h.Owner().String()
+			h.Shard().Unlock()
+			if live && h.home() == e {
+				all = append(all, inspect.Carried{Name: []byte(name), Owner: owner, Kind: kind.Kind(h.Kind).String()})
+			}
+		}
+	}
+	return all
 }

@@ -136,7 +136,7 @@ func start(cfg Config, w env.Env) *Engine {
 	if !cfg.NoInspect {
 		e.table.Listener = inspect.NewListener(inspect.Config{
 			Client: e.table.Client, Timers: e.table.Timers, Clock: w.Clock, Verb: e.table.Verb, Spawn: e.exec.Spawn,
-			Busy: e.table.Busy, Answer: e.answer, Refused: e.notInspected,
+			Busy: e.busy, Answer: e.answer, Refused: e.notInspected,
 		})
 	}
 	close(ready)

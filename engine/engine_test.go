@@ -446,7 +446,7 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 		"HolderInfo":       {info.Holders[0]},
 		"EngineInfo":       {info.Engines[0], *info.Engines[0]},
 		"Use":              {Use{Engine: info.Engines[0], Name: "orders:42"}},
-		"Cycle":            {Cycle{{Name: "orders:42"}}},
+		"Cycle":            {Cycle{Waits: []Use{{Name: "orders:42"}}}},
 		"LostReason":       {NotRenewed, LostReason(200)},
 		"LostError":        {lost, *lost},
 		"AckError":         {acks, *acks},

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -100,9 +100,10 @@ func (e *Engine) Inspect(ctx context.Context, name string) (*LockInfo, error) {
 		return nil, err
 	}
 	heard.tell(info)
-	for _, id := range slices.Sorted(maps.Keys(heard.engines)) {
-		info.Engines = append(info.Engines, heard.engines[id])
+	for _, a := range heard.All {
+		info.Engines = append(info.Engines, heard.of[a])
 	}
+	slices.SortStableFunc(info.Engines, func(a, b *EngineInfo) int { return cmp.Compare(a.ID, b.ID) })
 	if !e.cfg.NoInspect {
 		heard.reach(ctx, m, info)
 	}
@@ -163,8 +164,7 @@ func (e *Engine) List(ctx context.Context, pattern string) iter.Seq2[*LockInfo, 
 			return
 		}
 		heard, more := e.ask(ctx, inspect.AboutPattern, pattern), true
-		scan := inspect.Scan{Client: e.table.Client, Patience: e.cfg.CommandTimeout, After: e.world.After, Wait: e.world.Wait}
-		err := scan.Each(ctx, pattern, func(f inspect.Found) bool {
+		err := e.scan().Each(ctx, pattern, func(f inspect.Found) bool {
 			more = yield(heard.found(f), nil)
 			return more
 		})
@@ -172,6 +172,10 @@ func (e *Engine) List(ctx context.Context, pattern string) iter.Seq2[*LockInfo, 
 			yield(nil, lockerr.Wrap(ErrUnavailable, err))
 		}
 	}
+}
+
+func (e *Engine) scan() *inspect.Scan {
+	return &inspect.Scan{Client: e.table.Client, Patience: e.cfg.CommandTimeout, After: e.world.After, Wait: e.world.Wait}
 }
 
 // found is what is known of a lock that a scan has found.
@@ -199,7 +203,8 @@ func (h *heard) found(f inspect.Found) *LockInfo {
 type heard struct {
 	inspect.Answers
 	at      time.Time
-	engines map[string]*EngineInfo
+	of      map[*inspect.Answer]*EngineInfo
+	engines map[string]*EngineInfo // the first that answered in that name
 	names   map[string][]claim
 	permits map[string]*EngineInfo // by the first half of the ids of their permits
 }
@@ -212,7 +217,7 @@ type claim struct {
 
 // ask asks all engines, this one included.
 func (e *Engine) ask(ctx context.Context, about, text string) *heard {
-	h := &heard{at: e.clock.Wall(), engines: make(map[string]*EngineInfo), names: make(map[string][]claim), permits: make(map[string]*EngineInfo)}
+	h := &heard{at: e.clock.Wall(), of: make(map[*inspect.Answer]*EngineInfo), engines: make(map[string]*EngineInfo), names: make(map[string][]claim), permits: make(map[string]*EngineInfo)}
 	q := &inspect.Question{About: about, Text: []byte(text), DB: e.cfg.DB}
 	// It asks itself without a message: nobody can claim to be it, and no flood of questions keeps its answer away.
 	own := e.answer(q, func() bool { return ctx.Err() != nil })
@@ -227,8 +232,12 @@ func (e *Engine) ask(ctx context.Context, about, text string) *heard {
 	h.All = append(slices.DeleteFunc(h.All, func(a *inspect.Answer) bool { return a.Engine == e.table.ID }), own)
 	for _, a := range h.All {
 		is := &EngineInfo{ID: a.Engine, Answered: true, Host: a.Host, PID: a.PID, Service: a.Service, Labels: a.Labels}
-		h.engines[a.Engine] = is
-		h.permits[script.PermitPrefix(a.Engine)] = is
+		h.of[a] = is
+		if first := h.engines[a.Engine]; first != nil {
+			first.Contested, is.Contested = true, true
+		} else {
+			h.engines[a.Engine], h.permits[script.PermitPrefix(a.Engine)] = is, is
+		}
 		for _, n := range a.Names {
 			name := string(n.Name)
 			if about == inspect.AboutName {
@@ -265,12 +274,12 @@ func (h *heard) tell(info *LockInfo) {
 	slices.SortStableFunc(info.Waiters, func(a, b Use) int { return a.Since.Compare(b.Since) })
 }
 
-// confirm finds the owner of a hold among the holders. An engine can claim its own owners only.
+// confirm finds the owner of a hold among the holders. Only owners of an engine can be claimed in its name.
 func (info *LockInfo) confirm(of *EngineInfo, u *inspect.Use, is Use) bool {
 	found := false
 	for i := range info.Holders {
 		o := &info.Holders[i]
-		if o.Engine == of && (o.ID == u.Owner || u.Size > 0 && script.SamePermits(o.ID, u.Owner, u.Size)) {
+		if o.Engine != nil && o.Engine.ID == of.ID && (o.ID == u.Owner || u.Size > 0 && script.SamePermits(o.ID, u.Owner, u.Size)) {
 			o.Uses = append(o.Uses, is)
 			found = true
 		}
@@ -314,81 +323,70 @@ func (h *heard) reach(ctx context.Context, m Mutex, info *LockInfo) {
 	}
 }
 
+// redLockWaits are the RedLocks that wait for locks of this engine. A RedLock waits at one server for a second, then at another
+// one, and asks all of them in between. So it is said to wait at each of its servers, since it was refused first.
+func (e *Engine) redLockWaits() (all []driver.NameUses) {
+	for _, q := range e.pending.redLocks() {
+		for _, m := range q.locks {
+			if m.home != e {
+				continue
+			}
+			u := driver.Use{Kind: m.key.Kind.String(), Since: q.home.clock.Now().Sub(q.since)}
+			if o := q.opts.origin; o != nil {
+				u.Stack, u.Under = o.Stack, o.Under
+			}
+			all = append(all, driver.NameUses{Name: m.key.Name, Waiting: 1, Uses: []driver.Use{u}})
+		}
+	}
+	return all
+}
+
 // Cycle is a deadlock: each of its waits is for a lock that the caller of the next one holds, and the
 // last for one that the caller of the first holds.
-type Cycle []Use
+type Cycle struct {
+	Waits []Use
+	// Possible: it is one only if the processes' holds and waits are of the same callers. The contexts of some of the waits carry no
+	// hold; what these have in Under is held by somebody in the process, as the server says.
+	Possible bool
+}
 
 // Deadlocks asks all engines for waits whose callers hold other locks, and returns the cycles among these. Pawl
-// knows that a caller holds a lock if the context of its Lock carries the hold (Hold.Context, Do); others
-// are not found. A cycle is there twice, a quarter of a second apart, and the server confirms its holders. It
+// knows that a caller holds a lock if the context of its Lock carries the hold (Hold.Context, Do). What else may be a
+// deadlock is Possible: processes hold what others of them wait for. Of these there are 10 at most, after the others.
+//
+// A cycle is there twice, a quarter of a second apart, and the server confirms its holders. It
 // ends by itself if a wait in it is bounded. Of an engine the 100 longest waits count.
 func (e *Engine) Deadlocks(ctx context.Context) ([]Cycle, error) {
 	if err := (Mutex{home: e}).check(ctx); err != nil {
 		return nil, err
 	}
-	first, waits := e.waits(ctx)
-	cycles := inspect.Cycles(waits)
-	if len(cycles) == 0 {
-		if first.Err != nil {
-			return nil, lockerr.Wrap(ErrUnavailable, first.Err)
+	var first *heard
+	cycles, err := e.scan().Deadlocks(ctx, func() (all []inspect.Wait, err error) {
+		h := e.ask(ctx, inspect.AboutWaits, "")
+		first = cmp.Or(first, h)
+		for _, a := range h.All {
+			all = append(all, a.Waits()...)
 		}
-		return nil, nil
-	}
-	over, stop := e.world.After(lookAgainAfter)
-	defer stop()
-	if e.world.Wait(over, ctx.Done(), nil) != 0 {
-		return nil, lockerr.Wrap(lockerr.NoAnswer, context.Cause(ctx))
-	}
-	_, later := e.waits(ctx)
+		return all, h.Err
+	})
 	var all []Cycle
-	var failed error
 	for _, cycle := range cycles {
-		confirmed, err := e.confirm(ctx, waits, cycle, later)
-		if failed = cmp.Or(failed, err); ctx.Err() != nil {
-			break
-		}
-		if !confirmed {
-			continue
-		}
 		var c Cycle
-		for _, i := range cycle {
-			u := first.use(first.engines[waits[i].Engine], &waits[i].Use)
-			u.Name = waits[i].Name
-			c = append(c, u)
+		for i := range cycle {
+			w := &cycle[i]
+			u := first.use(first.of[w.From], &w.Use)
+			if u.Name = w.Name; w.Guessed {
+				u.Under, c.Possible = []string{cycle[(i+len(cycle)-1)%len(cycle)].Name}, true
+			}
+			c.Waits = append(c.Waits, u)
 		}
 		all = append(all, c)
 	}
-	return all, failed
-}
-
-// lookAgainAfter is how long a cycle must last.
-const lookAgainAfter = 250 * time.Millisecond
-
-// waits asks for the waits whose callers hold something.
-func (e *Engine) waits(ctx context.Context) (h *heard, all []inspect.Wait) {
-	h = e.ask(ctx, inspect.AboutWaits, "")
-	for _, a := range h.All {
-		all = append(all, a.Waits()...)
+	switch {
+	case err == nil:
+		return all, nil
+	case ctx.Err() != nil:
+		return all, lockerr.Wrap(lockerr.NoAnswer, err)
 	}
-	return h, all
-}
-
-// confirm reports whether a cycle is there still, and the server knows its owners.
-func (e *Engine) confirm(ctx context.Context, waits []inspect.Wait, cycle []int, later []inspect.Wait) (bool, error) {
-	for at, i := range cycle {
-		w, next := &waits[i], &waits[cycle[(at+1)%len(cycle)]]
-		if !slices.ContainsFunc(later, func(l inspect.Wait) bool { return w.Same(&l, lookAgainAfter) }) {
-			return false, nil
-		}
-		m := Mutex{home: e, name: w.Name, route: e.table.Client.Route(w.Name)}
-		m.key.Name = w.Name
-		st, err := m.State(ctx)
-		if err != nil && !slices.Contains(lockerr.Parts(err), ErrWrongType) {
-			return false, err
-		}
-		if !slices.ContainsFunc(st.Holders, func(h Holder) bool { return h.ID == next.Holds(w.Name) }) {
-			return false, nil
-		}
-	}
-	return true, nil
+	return all, lockerr.Wrap(ErrUnavailable, err)
 }

@@ -23,7 +23,8 @@ type pendingOp struct {
 	home  *Engine   // of the first lock: its wheel and executor serve all of them
 	on    []*Engine // all of them, each once
 	watch ctxwatch.Slot[*pendingOp]
-	limit taskTimer // of Wait
+	limit taskTimer     // of Wait
+	since clock.Instant // it was refused first: it is listed
 
 	outages []*driver.Outage // of the engines; nil without Outage
 }
@@ -145,6 +146,21 @@ func (all *pendingOps) add(t *pendingOp) bool {
 	return true
 }
 
+// redLocks are the RedLocks that are listed.
+func (all *pendingOps) redLocks() (list []*redLockAcquisition) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for t := range all.listed {
+		if q, is := t.of.(*redLockAcquisition); is {
+			list = append(list, q)
+		}
+	}
+	slices.SortFunc(list, func(a, b *redLockAcquisition) int {
+		return cmp.Compare(all.listed[&a.pendingOp], all.listed[&b.pendingOp])
+	})
+	return list
+}
+
 func (all *pendingOps) remove(t *pendingOp) {
 	all.mu.Lock()
 	delete(all.listed, t)
@@ -168,6 +184,9 @@ func (all *pendingOps) close() {
 // waits for hears of one engine only.
 func (t *pendingOp) list() bool {
 	open := true
+	if t.since == 0 {
+		t.since = t.home.clock.Stamp()
+	}
 	for _, e := range t.on {
 		open = e.pending.add(t) && open
 	}

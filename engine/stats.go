@@ -1,18 +1,14 @@
 package engine
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
-	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -157,10 +153,12 @@ type EngineInfo struct {
 	// Answered: it is alive, and Host, PID, Service and Labels are what it says of itself; see
 	// Config.Service.
 	Answered bool
-	Host     string
-	PID      int
-	Service  string
-	Labels   map[string]string
+	// Contested: another answer came in its name. At least one of them lies; both are in LockInfo.Engines.
+	Contested bool
+	Host      string
+	PID       int
+	Service   string
+	Labels    map[string]string
 	// Addr is where the server has a connection of one that did not answer: it hangs, or does not listen
 	// (Config.NoInspect). Without one its process has ended or is cut off, or it is no engine of
 	// Pawl: Redisson does not say who it is. Hidden is why this user may not see that (CLIENT LIST).
@@ -168,71 +166,26 @@ type EngineInfo struct {
 	Hidden error
 }
 
-// answer is what the engine says to a question of package inspect. Anybody may ask, with a pattern that takes
-// a tenth of a millisecond for each of 100,000 names: so it stops when it is late.
+// answer is what the engine says to a question of package inspect.
 func (e *Engine) answer(q *inspect.Question, late func() bool) *inspect.Answer {
 	st := e.table.Counters()
 	a := &inspect.Answer{
 		Engine: e.table.ID, Host: hostname(), PID: os.Getpid(), Service: e.cfg.Service, Labels: e.cfg.Labels,
 		Held: st.Held, Waiting: st.Pending,
 	}
-	if q.DB != e.cfg.DB {
-		return a // its names are other locks
-	}
-	text := string(q.Text)
-	switch q.About {
-	case inspect.AboutName:
-		n := e.table.UsesOf(text, e.table.Client.Route(text))
-		n.Name = ""
-		a.Add(e.named(n))
-	case inspect.AboutPattern:
-		a.More += e.table.EachName(func(name string) bool { return !late() && inspect.Match(text, name) }, false, func(n driver.NameUses) { a.Add(e.named(n)) })
-	case inspect.AboutWaits:
-		e.table.EachName(func(string) bool { return !late() }, true, func(n driver.NameUses) {
-			n.Uses = slices.DeleteFunc(n.Uses, func(u driver.Use) bool { return u.Under == nil })
-			if len(n.Uses) > 0 {
-				a.Add(e.named(n))
-			}
+	if q.DB == e.cfg.DB { // else its names are other locks
+		e.table.Answer(a, q, late, e.redLockWaits(), func(c lock.Context) []inspect.Carried {
+			held, _ := c.(*heldContext)
+			return held.carriedHere(e)
 		})
 	}
 	return a
 }
 
-// named is what an answer says of a name.
-func (e *Engine) named(n driver.NameUses) inspect.Name {
-	is := inspect.Name{Name: []byte(n.Name), Waiting: n.Waiting}
-	for _, u := range n.Uses {
-		one := inspect.Use{
-			Held: u.Held, Kind: u.Kind, Millis: u.Since.Milliseconds(), Renewals: u.Renewals, Depth: u.Depth, Site: inspect.Site(u.Stack),
-		}
-		if u.Held {
-			one.Owner = u.Owner.String()
-			if u.Kind == kind.Permit.String() {
-				ids := u.Owner.Permits()
-				one.Owner, one.Size = hex.EncodeToString(ids[0][:]), len(ids)
-			}
-		}
-		if c, ok := u.Under.(*heldContext); ok {
-			one.Under = c.carriedHere(e)
-		}
-		is.Uses = append(is.Uses, one)
-	}
-	return is
-}
-
-// carriedHere are the holds of this engine that c carries.
-func (c *heldContext) carriedHere(e *Engine) (all []inspect.Carried) {
-	for ; c != nil && c.hold != nil; c = c.outer {
-		for _, h := range c.hold.h.locks() {
-			h.Shard().Lock()
-			live, name, owner := h.IsLive(), h.Entry.Name, h.Owner().String()
-			h.Shard().Unlock()
-			if live && h.home() == e {
-				all = append(all, inspect.Carried{Name: []byte(name), Owner: owner, Kind: kind.Kind(h.Kind).String()})
-			}
-		}
-	}
-	return all
+// busy reports whether the engine has any name or RedLock; see inspect.Config.
+func (e *Engine) busy() (now bool, sofar uint64) {
+	now, sofar = e.table.Busy()
+	return now || len(e.pending.redLocks()) > 0, sofar
 }
 
 // originOf is what is remembered of an acquisition for those who look, nil if nothing is: the holds that its

@@ -2,15 +2,14 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
+	"github.com/pawl-lock/pawl/internal/lockjson"
 )
 
 func printText(w io.Writer, seen []*engine.LockInfo) error {
@@ -88,98 +87,39 @@ func leaseText(ttl time.Duration) string {
 	return fmt.Sprintf("its lease ends in %v unless renewed", ttl.Round(time.Millisecond))
 }
 
-// seenJSON is what scripts get.
-type seenJSON struct {
-	Name      string       `json:"name"`
-	NameBytes []byte       `json:"name_base64,omitempty"` // of a name that is not UTF-8, of which Name has only a part
-	Kind      string       `json:"kind"`
-	Locked    *bool        `json:"locked"` // null: not known
-	Mode      string       `json:"mode"`
-	TTL       *int64       `json:"ttl_ms"` // null: no expiry, or not known
-	Holders   []holderJSON `json:"holders"`
-	Queue     *int         `json:"queue,omitempty"`
-	Token     *int64       `json:"token,omitempty"`
-	Available *int         `json:"available,omitempty"`
-	Taken     *int         `json:"taken,omitempty"`
-	Count     *int         `json:"count,omitempty"`
-	Hidden    string       `json:"hidden,omitempty"` // why the user may not see whether there is more
-}
-
-type holderJSON struct {
-	ID    string `json:"id"`
-	Bytes []byte `json:"id_base64,omitempty"` // as Name
-	Count int    `json:"count"`
-	TTL   *int64 `json:"ttl_ms,omitempty"` // of a permit; the holders of a lock share one
-}
-
-func jsonOf(s *engine.LockInfo) seenJSON {
-	held := held(s)
-	j := seenJSON{Name: s.Name, NameBytes: notText(s.Name), Kind: s.Kind, Locked: &held, Mode: s.Mode, TTL: millis(s.TTL), Holders: []holderJSON{}}
-	for _, h := range s.Holders {
-		one := holderJSON{ID: h.ID, Bytes: notText(h.ID), Count: h.Count}
-		if s.Kind == "permits" {
-			one.TTL = millis(h.TTL)
-		}
-		j.Holders = append(j.Holders, one)
-	}
-	switch s.Kind {
-	case "count":
-		j.Locked, j.TTL, j.Count = nil, nil, &s.Count
-	case "permits":
-		taken := len(s.Holders)
-		j.TTL, j.Available, j.Taken = nil, &s.Available, &taken
-	}
-	if s.Queue > 0 {
-		j.Queue = &s.Queue
-	}
-	if s.Token != 0 {
-		j.Token = &s.Token
-	}
-	if s.Hidden != nil {
-		j.Hidden = s.Hidden.Error()
-	}
+// jsonOf is what programs get. Nobody was asked who waits.
+func jsonOf(s *engine.LockInfo) lockjson.Lock {
+	j := lockjson.Of(s, lockjson.Plain)
+	j.Waiting, j.NotAsked = nil, ""
 	return j
-}
-
-// notText is what JSON cannot hold: a text that is not UTF-8. Others are nil.
-func notText(s string) []byte {
-	if utf8.ValidString(s) {
-		return nil
-	}
-	return []byte(s)
-}
-
-// millis is null for what has no lease.
-func millis(d time.Duration) *int64 {
-	if d < 0 {
-		return nil
-	}
-	ms := d.Milliseconds()
-	return &ms
 }
 
 // printJSON prints one object for one name, an array for several.
 func printJSON(w io.Writer, seen []*engine.LockInfo) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	if len(seen) == 1 {
-		return enc.Encode(jsonOf(seen[0]))
-	}
-	var list []seenJSON
+	var list []lockjson.Lock
 	for _, s := range seen {
 		list = append(list, jsonOf(s))
 	}
-	return enc.Encode(list)
+	var v any = list
+	if len(list) == 1 {
+		v = list[0]
+	}
+	text, err := lockjson.Document(v)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
 }
 
 // printJSONLines prints one object a line, for any number of names.
 func printJSONLines(w io.Writer, seen []*engine.LockInfo) error {
 	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
 	for _, s := range seen {
-		if err := enc.Encode(jsonOf(s)); err != nil {
+		line, err := lockjson.Line(jsonOf(s))
+		if err != nil {
 			return err
 		}
+		text.Write(line)
 	}
 	_, err := w.Write(text.Bytes())
 	return err

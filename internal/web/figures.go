@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/lockjson"
 )
 
 // maxEngines is how many engines are shown.
@@ -43,7 +44,7 @@ func count(engines map[string]*engineJSON, l *engine.LockInfo) {
 	of := func(e *engine.EngineInfo) *engineJSON {
 		j := engines[e.ID]
 		if j == nil {
-			j = engineOf(e)
+			j = &engineJSON{Engine: lockjson.EngineOf(e, viewed)}
 			engines[e.ID] = j
 		}
 		return j

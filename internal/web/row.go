@@ -126,7 +126,7 @@ func shares(a, b []string) bool {
 
 func holderOf(id string, e *engine.EngineInfo) holderJSON {
 	h := holderJSON{ID: shown(id, maxClaim)}
-	if e != nil && e.Answered {
+	if e != nil && e.Answered && !e.Contested { // else the page of the lock has all that answered
 		h.Host, h.PID, h.Service = shown(e.Host, maxClaim), e.PID, shown(e.Service, maxClaim)
 	}
 	return h

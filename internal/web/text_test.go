@@ -70,3 +70,22 @@ func TestStream_HostileHolder_IsShownAsText(t *testing.T) {
 		t.Errorf("%q", body)
 	}
 }
+
+// Two answers came in the name of the engine that holds a lock. The list believes neither, and the page of the lock has both.
+func TestStream_ContestedHolder_IsShownByItsID(t *testing.T) {
+	t.Parallel()
+	f := new(fake)
+	f.hold("x", "a:1")
+	one, other := &engine.EngineInfo{ID: "a", Answered: true, Contested: true, Service: "one"}, &engine.EngineInfo{ID: "a", Answered: true, Contested: true, Service: "other"}
+	h := &f.locks["x"].Holders[0]
+	h.Engine, h.Uses = one, []engine.Use{{Engine: one, Kind: "mutex"}, {Engine: other, Kind: "mutex"}}
+	p := serve(t, f)
+	st := follow(t, p, "")
+	st.until("it is there", func(rows map[string]row) bool { return len(rows) == 1 })
+	if h := st.named()["x"].Holders[0]; h.ID != "a:1" || h.Service != "" {
+		t.Errorf("%+v", h)
+	}
+	if _, body, _ := get(t, p, "/api/lock?name=x"); !strings.Contains(body, `"service":"one"`) || !strings.Contains(body, `"service":"other"`) || !strings.Contains(body, `"contested":true`) {
+		t.Error(body)
+	}
+}

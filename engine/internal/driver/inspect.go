@@ -1,9 +1,12 @@
 package driver
 
 import (
+	"encoding/hex"
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
+	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -75,8 +78,90 @@ func (t *Table) OldestHold() (age time.Duration) {
 	return age
 }
 
-// UsesOf are the uses of one name, holds first.
-func (t *Table) UsesOf(name string, route uint64) NameUses {
+// Answer adds to an answer what the engine has of the names that a question is about. more are waits that the table does not
+// know; carried are the holds that a context carries. Anybody may ask, with a pattern that takes a tenth of a millisecond
+// for each of 100,000 names: so it stops when it is late.
+func (t *Table) Answer(a *inspect.Answer, q *inspect.Question, late func() bool, more []NameUses, carried func(lock.Context) []inspect.Carried) {
+	text := string(q.Text)
+	match := func(name string) bool {
+		return !late() && (q.About != inspect.AboutPattern || inspect.Match(text, name))
+	}
+	add := func(n NameUses) {
+		switch q.About {
+		case inspect.AboutName:
+			n.Name = ""
+		case inspect.AboutWaits:
+			if n.Uses = waitsOf(n.Uses); len(n.Uses) == 0 {
+				return
+			}
+		}
+		a.Add(n.named(carried))
+	}
+	switch q.About {
+	case inspect.AboutName:
+		match = func(name string) bool { return name == text }
+		add(t.usesOf(text, t.Client.Route(text)))
+	case inspect.AboutPattern:
+		a.More += t.eachName(match, false, add)
+	case inspect.AboutWaits:
+		t.eachName(match, true, add)
+	}
+	of := make(map[string]*NameUses)
+	var names []string
+	for _, w := range more {
+		switch n := of[w.Name]; {
+		case n == nil && match(w.Name):
+			of[w.Name], names = &w, append(names, w.Name)
+		case n != nil:
+			if n.Waiting += w.Waiting; len(n.Uses) < maxListed {
+				n.Uses = append(n.Uses, w.Uses...)
+			}
+		}
+	}
+	for _, name := range names {
+		if q.About == inspect.AboutPattern {
+			of[name].Uses = nil
+		}
+		add(*of[name])
+	}
+}
+
+// waitsOf are the waits whose callers hold something, and the longest of the others.
+func waitsOf(uses []Use) []Use {
+	plain := false
+	return slices.DeleteFunc(uses, func(u Use) bool {
+		if u.Held || u.Under == nil && plain {
+			return true
+		}
+		plain = plain || u.Under == nil
+		return false
+	})
+}
+
+// named is what an answer says of a name.
+func (n *NameUses) named(carried func(lock.Context) []inspect.Carried) inspect.Name {
+	is := inspect.Name{Name: []byte(n.Name), Waiting: n.Waiting}
+	for _, u := range n.Uses {
+		one := inspect.Use{
+			Held: u.Held, Kind: u.Kind, Millis: u.Since.Milliseconds(), Renewals: u.Renewals, Depth: u.Depth, Site: inspect.Site(u.Stack),
+		}
+		if u.Held {
+			one.Owner = u.Owner.String()
+			if u.Kind == kind.Permit.String() {
+				ids := u.Owner.Permits()
+				one.Owner, one.Size = hex.EncodeToString(ids[0][:]), len(ids)
+			}
+		}
+		if u.Under != nil {
+			one.Under = carried(u.Under)
+		}
+		is.Uses = append(is.Uses, one)
+	}
+	return is
+}
+
+// usesOf are the uses of one name, holds first.
+func (t *Table) usesOf(name string, route uint64) NameUses {
 	s := t.Shard(route)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,10 +176,14 @@ func (t *Table) UsesOf(name string, route uint64) NameUses {
 	return n
 }
 
-// EachName visits the names of the engine that match, with their first holds, one of each owner; with
+// eachName visits the names of the engine that match, with their first holds, one of each owner; with
 // waits, also with their waits. It visits nothing under a lock, and returns how many entries it has not
 // looked at because a shard has too many.
-func (t *Table) EachName(match func(name string) bool, waits bool, visit func(NameUses)) (more int) {
+func (t *Table) eachName(match func(name string) bool, waits bool, visit func(NameUses)) (more int) {
+	most := 0
+	if waits {
+		most = maxListed
+	}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
@@ -109,11 +198,7 @@ func (t *Table) EachName(match func(name string) bool, waits bool, visit func(Na
 			n := NameUses{Name: name}
 			for _, r := range s.Locks.Of(name, maxLooked) {
 				s.addHolds(&n, r, 1)
-				if waits {
-					s.addWaits(&n, r, maxListed)
-				} else {
-					n.Waiting += r.Waiters()
-				}
+				s.addWaits(&n, r, most)
 			}
 			s.mu.Unlock()
 			if len(n.Uses) > 0 || n.Waiting > 0 {
@@ -143,17 +228,22 @@ func (s *Shard) addHolds(n *NameUses, r *lock.Entry, most int) {
 }
 
 func (s *Shard) addWaits(n *NameUses, r *lock.Entry, most int) {
-	now := s.Now()
+	now, looked := s.Now(), 0
 	r.EachWaiter(func(a *lock.Request) bool {
+		looked++
+		x := a.Extra()
+		if x != nil && x.Quorum {
+			return looked < maxLooked // not it waits, but the RedLock, which its engine knows
+		}
 		if n.Waiting++; len(n.Uses) >= most {
-			return n.Waiting < maxLooked
+			return looked < maxLooked
 		}
 		u := Use{Kind: kind.Kind(a.Kind).String(), Since: a.Waited(now)}
-		if x := a.Extra(); x != nil && x.Origin != nil {
+		if x != nil && x.Origin != nil {
 			u.Stack, u.Under = x.Origin.Stack, x.Origin.Under
 		}
 		n.Uses = append(n.Uses, u)
-		return true
+		return looked < maxLooked
 	})
 }
 

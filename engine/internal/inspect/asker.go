@@ -37,8 +37,9 @@ type World struct {
 
 // Answers are what came back.
 type Answers struct {
-	All []*Answer // each engine's first
-	// Silent is how many listen and have not answered in time.
+	// All are those that can be read. Of two in the name of one engine at least one is a lie; nobody knows which.
+	All []*Answer
+	// Silent is how many listen and have not answered in their own names in time.
 	Silent int
 	// Err is why nobody could be asked; nil if the question was published.
 	Err error
@@ -110,7 +111,7 @@ type asker struct {
 	// The goroutine that asks reads the answers, not the event loop.
 	all      []*Answer
 	seen     map[string]bool
-	answered int64 // those included that could not be read
+	answered int64 // engines
 
 	mu        sync.Mutex
 	confirmed bool // or refused: listens is closed
@@ -149,14 +150,13 @@ func (a *asker) read() {
 	a.mu.Unlock()
 	for _, message := range came {
 		answer, err := parseAnswer(message)
-		switch {
-		case err != nil:
-			a.answered++
-		case answer.Question != a.id || a.seen[answer.Engine] || len(a.all) == maxAnswers:
-		default:
-			a.answered++
+		if err != nil || answer.Question != a.id || len(a.all) == maxAnswers {
+			continue
+		}
+		a.all = append(a.all, answer)
+		if !a.seen[answer.Engine] {
 			a.seen[answer.Engine] = true
-			a.all = append(a.all, answer)
+			a.answered++
 		}
 	}
 }

@@ -5,19 +5,21 @@ import (
 	"time"
 )
 
-// Wait is a wait whose caller holds something.
+// Wait is a wait. What its caller holds is in Under.
 type Wait struct {
-	Engine string // its id
-	Name   string // the lock that it waits for
+	From *Answer
+	Name string // the lock that it waits for
 	Use
+	// Guessed: nobody knows what the caller holds. Under is what its engine holds.
+	Guessed bool
 }
 
 // Waits are those of an answer.
 func (a *Answer) Waits() (all []Wait) {
 	for _, n := range a.Names {
 		for _, u := range n.Uses {
-			if !u.Held && len(u.Under) > 0 {
-				all = append(all, Wait{a.Engine, string(n.Name), u})
+			if !u.Held {
+				all = append(all, Wait{From: a, Name: string(n.Name), Use: u})
 			}
 		}
 	}
@@ -183,22 +185,15 @@ func (g *graph) shortest(stuck []int) []int {
 // rounding is by how much two times of an engine may differ from those that passed.
 const rounding = 10 * time.Millisecond
 
-// Same reports whether a look that came at least so much later has found the same wait: of the same caller, who holds
+// same reports whether a look that came at least so much later has found the same wait: of the same caller, who holds
 // the same, and it has not begun anew.
-func (w *Wait) Same(later *Wait, after time.Duration) bool {
-	if w.Engine != later.Engine || w.Name != later.Name || w.Kind != later.Kind || later.For()-w.For() < after-rounding || len(w.Under) != len(later.Under) {
-		return false
-	}
-	for i := range w.Under {
-		if w.Under[i].Owner != later.Under[i].Owner {
-			return false
-		}
-	}
-	return true
+func (w *Wait) same(later *Wait, after time.Duration) bool {
+	return w.From.Engine == later.From.Engine && w.Name == later.Name && w.Kind == later.Kind && later.For()-w.For() >= after-rounding &&
+		(w.Guessed || slices.EqualFunc(w.Under, later.Under, func(a, b Carried) bool { return a.Owner == b.Owner }))
 }
 
-// Holds is the owner under which the caller of a wait holds a lock, "" if it does not.
-func (w *Wait) Holds(name string) (owner string) {
+// holds is the owner under which the caller of a wait holds a lock, "" if it does not.
+func (w *Wait) holds(name string) (owner string) {
 	for _, c := range w.Under {
 		if string(c.Name) == name {
 			return c.Owner

@@ -16,6 +16,6 @@
 // in size and in number, what is read is clamped, and nothing is ever done because of an answer.
 //
 // The files: message.go has the form of questions and answers, listener.go and asker.go their ways,
-// keys.go what the server says of a key, clients.go the list of its connections, merge.go puts all of
-// it together, cycles.go searches for deadlocks. Only the Listener and the Asker have state.
+// keys.go what the server says of a key, scan.go finds the locks, clients.go the list of its connections, deadlocks.go
+// looks for deadlocks, which are cycles of waits (cycles.go). Only the Listener and the asker have state.
 package inspect

@@ -38,7 +38,7 @@ const (
 const (
 	AboutName    = "name"    // holds and waits of one name
 	AboutPattern = "pattern" // the holds of names that match, and how many wait
-	AboutWaits   = "waits"   // waits whose callers hold something
+	AboutWaits   = "waits"   // all waits whose callers hold something, and one of the others for each name
 )
 
 // Question is what an asker publishes.
@@ -197,7 +197,10 @@ func (a *Answer) cut() {
 		uses += len(a.Names[i].Uses)
 	}
 	if max(len(a.Names), uses) > maxUses {
-		slices.SortStableFunc(a.Names, func(x, y Name) int { return cmp.Compare(y.longest(), x.longest()) })
+		// Waits under a hold come first: a deadlock is among them.
+		slices.SortStableFunc(a.Names, func(x, y Name) int {
+			return cmp.Or(cmp.Compare(y.carries(), x.carries()), cmp.Compare(y.longest(), x.longest()))
+		})
 		a.dropFrom(min(len(a.Names), maxUses))
 	}
 }
@@ -208,6 +211,14 @@ func (n *Name) longest() (ms int64) {
 		ms = max(ms, n.Uses[i].Millis)
 	}
 	return ms
+}
+
+// carries is 1 if the context of a wait carries a hold, and else 0.
+func (n *Name) carries() int {
+	if slices.ContainsFunc(n.Uses, func(u Use) bool { return len(u.Under) > 0 }) {
+		return 1
+	}
+	return 0
 }
 
 // clamp bounds what an answer says. It copies the lists: those that were read may have room for a list that is forty

@@ -61,9 +61,6 @@ func (r *Entry) EachWaiter(visit func(*Request) bool) {
 	}
 }
 
-// Waiters is how many wait in the queue of the name.
-func (r *Entry) Waiters() int { return r.waiters.Len() }
-
 // Of are the entries of a name, as many as that at most: the one that all share, and those in its group.
 func (s *Shard) Of(name string, most int) (all []*Entry) {
 	if r := s.entries[name]; r != nil {

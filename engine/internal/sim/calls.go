@@ -329,6 +329,9 @@ func (s *Sim) note() {
 	for _, o := range s.observers {
 		o.note(s.now)
 	}
+	for _, o := range s.lookouts {
+		o.note(s)
+	}
 }
 
 func (s *Sim) observe(v *server, name string) *observer {

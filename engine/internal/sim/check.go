@@ -23,6 +23,7 @@ type held struct {
 	limit    time.Duration   // after which that ends; 0: it does not
 	within   *held           // which it re-enters
 	beside   *held           // a writer, beside which it reads
+	under    *held           // the context that it was asked for with carries it, and it is of another name
 	reads    bool            // it lets others read
 	quorum   bool            // it is one of several servers
 	all      bool            // it needs them all

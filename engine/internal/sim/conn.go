@@ -62,6 +62,7 @@ func (c *conn) submit(r resp.Request) {
 		r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrClosed), Now: s.now})
 	case !c.up:
 		r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrDown), Now: s.now})
+	case s.inspected && c.looks(r):
 	case s.mild() || !s.chance(50):
 		c.send(r, s.now, 0, false)
 	case !ok || patient.Priority() == resp.PriorityNoWait:

@@ -24,7 +24,7 @@
 //	kinds                    what is special about some kinds of locks; locks on several servers;
 //	                         names that are used as two kinds
 //	turns, readers, spins    fair order, and places in queues; readers beside each other; waiters that poll
-//	reentry                  contexts of holds, re-entries, and NonReentrant
+//	reentry                  contexts of holds, re-entries, NonReentrant, and deadlocks
 //	server                   a server; what it stores, and the scripts, are package model
 //	faults, failover         what goes wrong; a replica that is promoted
 //	cluster                  nodes, and slots that move between them
@@ -52,6 +52,9 @@
 // nine the server is a cluster, whose slots move, with sharded messages or plain ones. In a
 // third of the others the servers have replicas, which lag behind and are promoted. A run has
 // storms and lulls.
+//
+// In a third of the worlds that are no cluster programs also wait for a lock under another one, engines answer questions, and
+// programs look for deadlocks. Each one that they are told of, possible ones included, was one at a moment of the look.
 //
 // What is a promise always (nobody believes to have what the server may give away) is
 // checked always. What depends on servers that answer (a free name does not stay free while

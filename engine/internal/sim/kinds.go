@@ -189,6 +189,8 @@ func (s *Sim) holdFor() time.Duration {
 		return s.soon()
 	case s.contended != nil && !s.chance(16):
 		return s.between(0, 100*time.Millisecond)
+	case s.inspected && !s.calm && s.chance(2): // a deadlock lasts as long as its holds
+		return s.between(time.Second, 20*time.Second)
 	case s.calm || !s.chance(4):
 		return s.between(0, time.Second)
 	}

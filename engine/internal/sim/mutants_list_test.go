@@ -64,7 +64,7 @@ var mutants = []mutant{
 	// NonReentrant.
 	{"options.go", "(nonReentrant) apply(o *options)               { o.nonReentrant = true }", "(nonReentrant) apply(o *options)               { _ = o }", "who has the lock is refused"},
 	{"context.go", "\tcase parent == nil:\n\t\treturn nil\n", "\tcase parent == nil && !o.nonReentrant:\n\t\treturn nil\n\tcase parent == nil:\n\t\treturn ErrReentry\n", "who does not have it is not"},
-	{"context.go", "c != nil && c.hold != nil", "c != nil", "nor is who is detached from the hold"},
+	{"context.go", "for ; c != nil && c.hold != nil; c = c.outer {\n\t\th := c.hold.h.find", "for ; c != nil; c = c.outer {\n\t\th := c.hold.h.find", "nor is who is detached from the hold"},
 	{"context.go", "ok := found != nil && found.Entry.Name == k.Name", "ok := found != nil", "nor who has another lock"},
 	{"context.go", "\t\tfound := h.InnermostLive()\n", "\t\tfound := &h.Hold\n", "nor who had it"},
 	{"multi.go", "m.reenters(parents[i], o)", "m.reenters(parents[i], options{})", "of several locks each counts"},
@@ -266,6 +266,11 @@ var mutants = []mutant{
 	{"internal/lock/release.go", "h.handOvers > 0 && c.Batched == 0 {", "h.handOvers > 0 {", "rare: no turn is skipped by that"},
 	{"internal/driver/reply.go", "\t\tcase i > n:\n\t\t\to.Token = e.Int\n", "\t\tcase i > n:\n", "a token of a grant that went with a release reaches its hold"},
 	{"internal/script/call.go", "if counts = counts && lease != 0; counts {", "if counts = false; counts {", "and it is counted"},
+
+	// Of deadlocks.
+	{"internal/inspect/deadlocks.go", "strings.HasPrefix(number, \"-\")", "number == \"\" && strings.HasPrefix(engine, \"-\")", "nobody holds what MinHold keeps taken"},
+	{"internal/inspect/deadlocks.go", "if !slices.ContainsFunc(later, func(l Wait) bool { return w.same(&l, lookAgainAfter) }) {", "if len(later) == 0 {", "rare: a wait that ended between two looks is in no deadlock"},
+	{"internal/inspect/deadlocks.go", "if !slices.ContainsFunc(on[w.Name].Owners, func(o Owner) bool { return o.ID == owner }) {", "if owner == \"\" {", "rare: the server knows who holds a lock"},
 
 	// Of the attack on removals and refusals.
 	{"internal/counter/command.go", "\t\t\t\twhy = readsOnly\n", "", "rare: who only looks does not wait behind what is refused"},

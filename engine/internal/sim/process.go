@@ -53,6 +53,7 @@ func (s *Sim) newProcess() *process {
 	}
 	if !s.dictated {
 		s.after(0, p, p.clashes)
+		s.after(0, p, p.findDeadlocks)
 		s.tell("%s starts, with %d users", p.name, len(p.users))
 	}
 	return p

@@ -1,11 +1,14 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/sim/model"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // pubsub is the subscriptions of a site. Messages come in order, and are lost with
@@ -169,4 +172,38 @@ func (b *pubsub) cut() {
 	}
 	b.p.events.Connection(resp.State{Role: resp.RolePubSub, Err: errCut}, nil)
 	s.after(s.between(5*time.Millisecond, 4*time.Second)+b.p.away, b.p.process, b.connect)
+}
+
+// looks sends a command that is no script, if it is one: it reads, or it publishes a question or an answer. It may be lost with
+// its connection.
+func (c *conn) looks(r resp.Request) bool {
+	words := model.Words(r.AppendCommand(nil, resp.EvalSHA))
+	if words[0] == "EVALSHA" {
+		return false
+	}
+	s, life, sent, ended := c.p.sim, c.life, c.p.sim.now, false
+	end := func(v resp.Value, err error) {
+		if !ended {
+			ended = true
+			r.Complete(resp.Reply{Value: v, Err: err, Sent: sent, Now: s.now})
+		}
+	}
+	s.after(s.latency(), nil, func() {
+		if c.life != life {
+			return
+		}
+		var reply []byte
+		if words[0] == "PUBLISH" {
+			reply = fmt.Appendf(nil, ":%d\r\n", s.say(c.server, words[1], words[0], words[2]))
+		} else {
+			reply = c.server.Look(words)
+		}
+		v, _, err := wire.Decode(reply)
+		if err != nil {
+			panic("BUG: sim: " + err.Error())
+		}
+		s.after(s.latency(), c.p.process, func() { end(v, nil) })
+	})
+	s.after(commandTimeout, c.p.process, func() { end(resp.Value{}, resp.OutcomeUnknown(errCut)) })
+	return true
 }

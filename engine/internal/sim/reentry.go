@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -106,7 +107,107 @@ func (h *held) checkAlone(err error) {
 		s.fail("%s does not have %s: %v", h.user.name, h.names, err)
 	case refused && s.now.Sub(h.asked) > prompt && h.user.p.awake():
 		s.fail("%s has %s, and was told %v later", h.user.name, h.names, s.now.Sub(h.asked))
-	case !refused && h.alone.must:
+	case !refused && h.alone.must && !(len(h.names) > 1 && errors.Is(err, engine.ErrClosed)): // of several that is found first
 		s.fail("%s has %s, and does not want to re-enter it: %v", h.user.name, h.names, err)
 	}
+}
+
+// lookout is what was true, moment by moment, while somebody looked for deadlocks.
+type lookout struct{ moments []moment }
+
+// moment is who waits for a name ("engine name", and "engine name under" for each name that the waiter's context carries), and
+// who has one ("engine name").
+type moment struct{ waits, owns map[string]bool }
+
+func (o *lookout) note(s *Sim) {
+	m := moment{make(map[string]bool), make(map[string]bool)}
+	for _, p := range s.processes {
+		for _, x := range p.sites {
+			id := x.engine.ID()
+			for _, u := range p.users {
+				if u.wants == nil || u.wants.once || p.dead {
+					continue
+				}
+				for _, name := range u.wants.names {
+					m.waits[id+" "+name] = true
+					for up := u.wants.under; up != nil; up = up.within {
+						for _, under := range up.names {
+							m.waits[id+" "+name+" "+under] = true
+						}
+					}
+				}
+			}
+			for name, h := range x.server.Keys {
+				for owner := range h.Fields {
+					if x.owns(owner) {
+						m.owns[id+" "+name] = true
+					}
+				}
+			}
+		}
+	}
+	o.moments = append(o.moments, m)
+}
+
+// had reports whether all of a cycle was true at one moment.
+func (o *lookout) had(c engine.Cycle) bool {
+	n := len(c.Waits)
+	return slices.ContainsFunc(o.moments, func(m moment) bool {
+		for i, u := range c.Waits {
+			before, next := c.Waits[(i+n-1)%n].Name, c.Waits[(i+1)%n].Engine.ID
+			wait := u.Engine.ID + " " + u.Name
+			if !m.waits[wait] || !c.Possible && !m.waits[wait+" "+before] || !m.owns[next+" "+u.Name] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// findDeadlocks looks for deadlocks, again and again. None may be found that is none.
+func (p *process) findDeadlocks() {
+	s := p.sim
+	if !s.inspected || s.calm || p.left {
+		return
+	}
+	s.after(s.between(time.Second, 10*time.Second), p, p.findDeadlocks)
+	x := p.sites[s.random.IntN(len(p.sites))]
+	s.start(p, func() {
+		c, seen := p.begin(p.name), new(lookout)
+		s.lookouts = append(s.lookouts, seen)
+		seen.note(s)
+		cycles, err := x.engine.Deadlocks(c.ctx)
+		seen.note(s)
+		s.lookouts = slices.DeleteFunc(s.lookouts, func(o *lookout) bool { return o == seen })
+		s.tell("%s finds deadlocks: %d, %v", p.name, len(cycles), err)
+		c.barred = true // a question is sent once, perhaps before there is a connection
+		c.end(err, 4*time.Second+2*commandTimeout)
+		for _, cycle := range cycles {
+			if !seen.had(cycle) {
+				s.fail("%s: there was no such deadlock, possible %v: %v", p.name, cycle.Possible, asText(cycle))
+			}
+			if cycle.Possible {
+				s.suspected++
+			} else {
+				s.deadlocks++
+			}
+		}
+	})
+}
+
+func asText(c engine.Cycle) (text []string) {
+	for _, w := range c.Waits {
+		text = append(text, fmt.Sprintf("%s waits for %s under %s", w.Engine.ID, w.Name, w.Under))
+	}
+	return text
+}
+
+// askUnder asks for another lock under a context of a hold.
+func (h *held) askUnder() {
+	p, ctx := h.user.p, h.hold.Context(h.user.p.sim.ctx)
+	h.contexts = append(h.contexts, ctx)
+	one := &held{user: &user{p: p, name: h.user.name + "+", busy: true, inner: true}, names: []string{others(h.names[0])[0]}, watchdog: true, ctx: ctx, under: h}
+	p.users = append(p.users, one.user)
+	p.sim.tell("%s asks for %s under %s", one.user.name, one.names, h.names)
+	takeOne(one, false, nil)
 }

@@ -17,6 +17,8 @@ type Result struct {
 	Failure error
 
 	HandedOver uint64 // grants that went from one hold to the next
+	Deadlocks  uint64 // that programs were told of
+	Suspected  uint64 // the same, of those that are possible
 }
 
 // Run lives through the world of a seed: a few minutes with faults, and then calm, until
@@ -43,6 +45,7 @@ func Run(seed uint64, story bool) Result {
 	if s.random.IntN(3) == 0 {
 		s.beginPermits()
 	}
+	s.inspected = s.cluster == nil && s.random.IntN(3) == 0
 	s.voting = plain[0]
 	if s.random.IntN(2) == 0 {
 		s.voting = []string{spin, fenced, fair, rw}[s.random.IntN(4)]
@@ -81,7 +84,7 @@ func Run(seed uint64, story bool) Result {
 		s.now = s.now.Add(time.Hour) // for what expires by itself
 		s.rest()
 	}
-	r := Result{Events: s.steps, Print: s.print, Failure: s.failure}
+	r := Result{Events: s.steps, Print: s.print, Failure: s.failure, Deadlocks: s.deadlocks, Suspected: s.suspected}
 	if story {
 		r.Story = s.story.String()
 	}

@@ -71,6 +71,10 @@ type Sim struct {
 
 	observers []*observer
 
+	inspected            bool       // engines answer, and programs look for deadlocks
+	lookouts             []*lookout // of those who look
+	deadlocks, suspected uint64     // that were found
+
 	running      *thread
 	parked, idle []*thread
 	threads      []*thread // all

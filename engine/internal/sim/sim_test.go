@@ -34,7 +34,7 @@ func TestNoSeedBreaksAPromise(t *testing.T) {
 		}
 		return
 	}
-	var events, handed uint64
+	var events, handed, deadlocks, suspected uint64
 	n := 0
 	start := time.Now()
 	for ; time.Since(start) < *lasts; n++ {
@@ -42,11 +42,13 @@ func TestNoSeedBreaksAPromise(t *testing.T) {
 		r := Run(seed, false)
 		events += r.Events
 		handed += r.HandedOver
+		deadlocks += r.Deadlocks
+		suspected += r.Suspected
 		if r.Failure != nil {
 			t.Fatalf("%v\nits story: go test ./engine/internal/sim -sim.seed %d -v", r.Failure, seed)
 		}
 	}
-	t.Logf("%d seeds, %d events, %.0f a second, %d locks handed over", n, events, float64(events)/time.Since(start).Seconds(), handed)
+	t.Logf("%d seeds, %d events, %.0f a second, %d locks handed over, %d deadlocks found, %d possible ones", n, events, float64(events)/time.Since(start).Seconds(), handed, deadlocks, suspected)
 	if n > 50 && handed == 0 {
 		t.Error("no lock was handed over")
 	}

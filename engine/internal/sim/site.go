@@ -105,7 +105,7 @@ func (p *process) newSite(i int) *site {
 	cfg := engine.Config{
 		Addrs: []string{fmt.Sprintf("sim%d:6379", i)}, Lease: s.lease, Margin: margin, CommandTimeout: commandTimeout,
 		FairWaitTimeout: 10 * time.Second,
-		NoInspect:       true, // it decides nothing about locks
+		NoInspect:       !s.inspected, // it decides nothing about locks
 	}
 	if !s.dictated {
 		cfg.FairWaitTimeout = []time.Duration{time.Second, 10 * time.Second, time.Minute}[s.seed%3]

@@ -253,6 +253,9 @@ func (u *user) granted(h *held) {
 	s.holds, s.kept = append(s.holds, h), append(s.kept, h)
 	s.check()
 	s.after(s.holdFor(), u.p, func() { u.unlock(h) })
+	if s.inspected && len(h.names) == 1 && slices.Contains(plain, h.names[0]) && h.under == nil && h.within == nil && !h.quorum && s.chance(2) {
+		h.askUnder()
+	}
 	if s.contended != nil && !s.chance(8) {
 		return
 	}

@@ -60,11 +60,12 @@ class LockView {
     if (l.hidden) unknown.push("This user may not see whether there is more: " + l.hidden);
     this.problem(unknown.join(" "));
     // A button keeps its focus: what has not changed stays.
-    this.list("lock-holders", l.holders, (h) => JSON.stringify([l.id, h, Math.floor(l.at / 1000)]), (h) => this.holder(l, h), (h) => h.id);
-    if (l.holder_count > l.holders.length) $("lock-holders").append(make("li", `${l.holder_count - l.holders.length} more`));
-    put($("lock-waiting"), String(l.waiting));
-    this.list("lock-waiters", l.waiters, (u) => JSON.stringify([u.engine.id, u.since, u.kind, Math.floor(l.at / 1000)]), (u) => this.use(l, u, true));
-    if (l.waiting > l.waiters.length) $("lock-waiters").append(make("li", `${l.waiting - l.waiters.length} more`));
+    const holders = l.holders || [], waiters = l.waiters || [];
+    this.list("lock-holders", holders, (h) => JSON.stringify([l.id, h, Math.floor(l.at / 1000)]), (h) => this.holder(l, h), (h) => h.id);
+    if (l.holder_count > holders.length) $("lock-holders").append(make("li", `${l.holder_count - holders.length} more`));
+    put($("lock-waiting"), String(l.waiting || 0));
+    this.list("lock-waiters", waiters, (u) => JSON.stringify([u.engine.id, u.since, u.kind, Math.floor(l.at / 1000)]), (u) => this.use(l, u, true));
+    if (l.waiting > waiters.length) $("lock-waiters").append(make("li", `${l.waiting - waiters.length} more`));
     this.list("lock-events", l.events, (e) => JSON.stringify(e), (e) => this.event(e));
     if (l.events.length === 0) $("lock-events").append(make("li", "nothing was seen yet"));
   }
@@ -86,12 +87,13 @@ class LockView {
     const e = h.engine;
     if (h.id.includes(":-")) li.append(make("p", "Nobody: the lock was given up, and MinHold keeps it taken"));
     else if (!e) li.append(make("p", "Whose it is the id does not say"));
-    else if (e.answered) li.append(make("p", who({ service: e.service, host: e.host, pid: e.pid })));
+    else if (e.answered) li.append(make("p", who(e)));
     else if (e.addr) li.append(make("p", `Connected from ${e.addr}, but does not answer: it hangs, or does not listen`));
     else li.append(make("p", "No answer and no connection: its process has ended or is cut off, or it is Redisson"));
     for (const [k, v] of Object.entries(e?.labels || {})) li.append(make("p", `“${k}” = “${v}”`));
-    for (const u of h.uses) li.append(make("p", this.useText(l, u)));
-    if (h.lease_ms !== undefined) li.append(make("p", h.lease_ms < 0 ? "without a lease" : "lease ends in " + span(h.lease_ms)));
+    if (e?.contested) li.append(make("p", "Contested: another answer came in this engine’s name"));
+    for (const u of h.uses || []) li.append(make("p", (u.engine ? who(u.engine) + ": " : "") + this.useText(l, u)));
+    if (l.kind === "permits") li.append(make("p", h.ttl_ms === undefined ? "without a lease" : "lease ends in " + span(h.ttl_ms)));
     if (h.count > 1) li.append(make("p", `held ${h.count} times`));
     li.append(make("p", h.id, "id"));
     if (token && h.raw) {
@@ -105,7 +107,7 @@ class LockView {
   }
 
   useText(l, u) {
-    let text = `${u.kind}, for ${span(l.at - u.since)}`;
+    let text = `${u.kind}, for ${span(l.at - Date.parse(u.since))}`;
     if (u.renewals) text += `, renewed ${u.renewals} times`;
     if (u.depth > 1) text += `, held ${u.depth} times`;
     if (u.site) text += `, at “${u.site}”`;
@@ -114,7 +116,7 @@ class LockView {
   }
 
   use(l, u) {
-    return make("li", `${who({ service: u.engine.service, host: u.engine.host, pid: u.engine.pid })}: ${this.useText(l, u)}`);
+    return make("li", `${who(u.engine)}: ${this.useText(l, u)}`);
   }
 
   event(e) {
@@ -155,7 +157,7 @@ class LockView {
 }
 
 function heading(l) {
-  const lease = l.lease_ms < 0 ? "without a lease: it never ends by itself" : "its lease ends in " + span(l.lease_ms) + " unless renewed";
+  const lease = l.ttl_ms === null ? "without a lease: it never ends by itself" : "its lease ends in " + span(l.ttl_ms) + " unless renewed";
   let text = "free";
   if (l.error) text = "";
   else if (l.kind === "count") text = `a count of ${l.count}: free permits of a semaphore, or what a latch waits for`;

@@ -71,9 +71,13 @@ func textOf(i *engine.LockInfo, now time.Time) string {
 			line("    nobody: the lock was given up, and MinHold keeps it taken")
 			continue
 		}
-		line("    %s", who(h.Engine))
-		for _, u := range h.Uses {
-			line("    %s", useText(u, now))
+		for _, e := range claimants(i, h.Engine) {
+			line("    %s", who(e))
+			for _, u := range h.Uses {
+				if u.Engine == e {
+					line("    %s", useText(u, now))
+				}
+			}
 		}
 	}
 	for _, u := range i.Unconfirmed {
@@ -140,6 +144,14 @@ func counts(i *engine.LockInfo, h engine.HolderInfo) string {
 		return fmt.Sprintf(", count %d", h.Count)
 	}
 	return ""
+}
+
+// claimants are those that answered in the name of an engine: that engine, unless somebody lies.
+func claimants(i *engine.LockInfo, e *engine.EngineInfo) []*engine.EngineInfo {
+	if e == nil || !e.Contested {
+		return []*engine.EngineInfo{e}
+	}
+	return slices.DeleteFunc(slices.Clone(i.Engines), func(other *engine.EngineInfo) bool { return other.ID != e.ID })
 }
 
 // isNobody reports whether an owner is one that MinHold leaves.

@@ -1,7 +1,6 @@
 package look
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,7 @@ import (
 )
 
 // hostile is what somebody may have for a name, a host or a label.
-const hostile = "\x1b[2J<script>\n\r\x00\xff"
+const hostile = "\x1b[2J<script>\u009b2J\n\r\x00\xff"
 
 // A terminal does what escape sequences say, and a line that somebody else makes up looks like ours.
 func TestTextOf_HostileTexts_AreQuoted(t *testing.T) {
@@ -23,20 +22,51 @@ func TestTextOf_HostileTexts_AreQuoted(t *testing.T) {
 		Holders: []engine.HolderInfo{{Holder: engine.Holder{ID: hostile, Count: 1}, Engine: of, Uses: []engine.Use{use}}},
 		Engines: []*engine.EngineInfo{of},
 	}
-	text := textOf(info, time.Now()) + cycleText(engine.Cycle{use, use}, time.Now())
+	text := textOf(info, time.Now()) + cycleText(engine.Cycle{Waits: []engine.Use{use, use}}, time.Now())
 	r := rowOf(info, time.Now())
 	text += r.name + r.holder
 	for _, c := range text {
-		if c != '\n' && (c < ' ' || c == utf8.RuneError || c == 0x7f) {
+		if c != '\n' && (c < ' ' || c == utf8.RuneError || c >= 0x7f && c <= 0x9f) {
 			t.Fatalf("%q has %q", text, c)
 		}
 	}
 	if n := strings.Count(text, "\n"); n > 20 {
 		t.Errorf("%d lines:\n%s", n, text)
 	}
-	b, err := json.Marshal(jsonOf(info))
-	if err != nil || !utf8.Valid(b) || !strings.Contains(string(b), `"name_base64"`) {
-		t.Errorf("%s, %v", b, err)
+	var b strings.Builder
+	if err := printJSON(&b, jsonOf(info)); err != nil || !utf8.ValidString(b.String()) || !strings.Contains(b.String(), `"name_base64"`) || strings.Contains(b.String(), "\u009b") {
+		t.Errorf("%s, %v", b.String(), err)
+	}
+}
+
+// Somebody answers in the name of the engine that holds the lock: both are shown.
+func TestTextOf_Contested_ShowsBoth(t *testing.T) {
+	t.Parallel()
+	one, other := &engine.EngineInfo{ID: "a", Answered: true, Contested: true, Service: "one"}, &engine.EngineInfo{ID: "a", Answered: true, Contested: true, Service: "other"}
+	info := &engine.LockInfo{
+		Name: "x", Kind: "mutex", Locked: true, Engines: []*engine.EngineInfo{one, other},
+		Holders: []engine.HolderInfo{{Holder: engine.Holder{ID: "a:1", Count: 1}, Engine: one, Uses: []engine.Use{{Engine: one, Kind: "mutex"}, {Engine: other, Kind: "spin"}}}},
+	}
+	text := textOf(info, time.Now())
+	for _, want := range []string{`"one"`, `"other"`, `"mutex"`, `"spin"`} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("lacks %s:\n%s", want, text)
+		}
+	}
+	if strings.Count(text, "contested") != 2 || !strings.Contains(rowOf(info, time.Now()).holder, "contested") {
+		t.Errorf("%s, %+v", text, rowOf(info, time.Now()))
+	}
+}
+
+func TestCycleText_Possible_IsCalledSo(t *testing.T) {
+	t.Parallel()
+	c := engine.Cycle{Waits: []engine.Use{{Name: "x"}, {Name: "y"}}}
+	if text := cycleText(c, time.Now()); !strings.HasPrefix(text, "deadlock of 2:") {
+		t.Error(text)
+	}
+	c.Possible = true
+	if text := cycleText(c, time.Now()); !strings.HasPrefix(text, "possible deadlock of 2:") {
+		t.Error(text)
 	}
 }
 

@@ -4,10 +4,11 @@ package look
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
+	"github.com/pawl-lock/pawl/internal/lockjson"
 )
 
 // Terminal is what the commands need to know of their output.
@@ -107,8 +109,11 @@ func who(e *engine.EngineInfo) string {
 		return "somebody whose id does not say who"
 	case e.Answered:
 		text := fmt.Sprintf("%s on %s, pid %d", quoted(cmp.Or(e.Service, "?")), quoted(cmp.Or(e.Host, "?")), e.PID)
-		for _, label := range sortedLabels(e.Labels) {
-			text += ", " + quoted(label)
+		for _, k := range slices.Sorted(maps.Keys(e.Labels)) {
+			text += ", " + quoted(k+"="+e.Labels[k])
+		}
+		if e.Contested {
+			text += " (contested: another answer came in this engine's name)"
 		}
 		return text
 	case e.Addr != "":
@@ -119,4 +124,14 @@ func who(e *engine.EngineInfo) string {
 	return "it does not answer, and the server does not show its connections (CLIENT LIST): " + execlock.Shown(e.Hidden.Error()) + "; host, pid and since when cannot be known"
 }
 
-func printJSON(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }
+// printJSON prints a value on a line.
+func printJSON(w io.Writer, v any) error {
+	line, err := lockjson.Line(v)
+	if err == nil {
+		_, err = w.Write(line)
+	}
+	return err
+}
+
+// jsonOf is what programs get of a lock.
+func jsonOf(i *engine.LockInfo) lockjson.Lock { return lockjson.Of(i, lockjson.Plain) }

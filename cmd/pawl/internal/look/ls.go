@@ -24,7 +24,8 @@ byte, [a-z] one of some, and a backslash takes the next byte as it is. Without a
 
 It asks the servers in small steps (SCAN), and the engines once; see "pawl help inspect". An
 engine tells of the 100 locks that it has held longest. Of the others there is the id of the
-holder, and no since. Semaphores and latches are not listed.
+holder, and no since. Semaphores, permits and latches are not listed: their keys are plain
+numbers, as counters of other programs are. "pawl inspect NAME" shows one.
 
 On a terminal it prints a table, with the beginning of long names, elsewhere one JSON object a
 line; see --format.`,
@@ -148,7 +149,11 @@ func earliest(all []engine.Use) (since time.Time) {
 // short names a holder in a table.
 func short(h engine.HolderInfo) string {
 	if e := h.Engine; e != nil && e.Answered {
-		return fmt.Sprintf("%s@%s/%d", quoted(e.Service), quoted(e.Host), e.PID)
+		text := fmt.Sprintf("%s@%s/%d", quoted(e.Service), quoted(e.Host), e.PID)
+		if e.Contested {
+			text += " (contested)"
+		}
+		return text
 	}
 	return execlock.Shown(h.ID)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -17,6 +16,7 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/lockjson"
 )
 
 // mostWatched bounds the locks that are compared with the look before, by the bytes that they take: each its name and
@@ -117,7 +117,6 @@ func (w *watcher) lines(ctx context.Context, out io.Writer, interval time.Durati
 	for {
 		now := make(map[string]uint64, len(before))
 		var text bytes.Buffer
-		enc := json.NewEncoder(&text)
 		size := 0
 		err := w.each(ctx, func(i *engine.LockInfo) {
 			if size += len(i.Name) + bytesWatched; size > mostWatched {
@@ -125,7 +124,7 @@ func (w *watcher) lines(ctx context.Context, out io.Writer, interval time.Durati
 			}
 			now[i.Name] = maphash.Bytes(seed, signature(i))
 			if was, ok := before[i.Name]; !ok || was != now[i.Name] {
-				_ = enc.Encode(jsonOf(i))
+				_ = printJSON(&text, jsonOf(i))
 			}
 		})
 		if ctx.Err() != nil {
@@ -139,7 +138,7 @@ func (w *watcher) lines(ctx context.Context, out io.Writer, interval time.Durati
 		}
 		for name := range before {
 			if _, is := now[name]; !is {
-				_ = enc.Encode(goneJSON{Name: name, NameBytes: notText(name), Gone: true})
+				_ = printJSON(&text, goneJSON{Name: name, NameBytes: lockjson.NotText(name), Gone: true})
 			}
 		}
 		if _, err := out.Write(text.Bytes()); err != nil {

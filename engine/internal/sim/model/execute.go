@@ -66,6 +66,36 @@ func (v *Keyspace) Execute(command, dst []byte) []byte {
 	return appendInt(dst, code)
 }
 
+// Look answers a command that only reads: that of somebody who looks for locks.
+func (v *Keyspace) Look(words []string) (reply []byte) {
+	h := v.Get(words[1])
+	switch {
+	case h == nil:
+		h = new(Hash)
+	case h.Text && words[0] != "PTTL":
+		return []byte("-" + WrongType + "\r\n")
+	}
+	fields := slices.Sorted(maps.Keys(h.Fields))
+	switch words[0] {
+	case "PTTL":
+		return appendInt(nil, h.Expire-v.Milliseconds())
+	case "HLEN":
+		return appendInt(nil, int64(len(fields)))
+	case "HKEYS":
+		reply = fmt.Appendf(nil, "*%d\r\n", len(fields))
+	case "HGETALL":
+		reply = fmt.Appendf(nil, "*%d\r\n", 2*len(fields))
+	default:
+		panic(fmt.Sprintf("BUG: the model of a server was sent %q", words))
+	}
+	for _, field := range fields {
+		if reply = wire.AppendBulk(reply, field); words[0] == "HGETALL" {
+			reply = wire.AppendBulk(reply, h.Fields[field])
+		}
+	}
+	return reply
+}
+
 // appendHolder appends that a lock is held, and by whom.
 func (v *Keyspace) appendHolder(dst []byte, key string, code int64) []byte {
 	holder := slices.Sorted(maps.Keys(v.Get(key).Fields))[0]

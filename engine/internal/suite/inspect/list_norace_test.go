@@ -4,6 +4,7 @@ package inspect
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -65,5 +66,31 @@ func TestList_HundredThousandLocksInACluster_TakesThreeSeconds(t *testing.T) {
 	}
 	if n, mine, _ := list("*mine"); n != 1 || mine != 1 {
 		t.Errorf("the pattern found %d", n)
+	}
+}
+
+// A list keeps what one step of the scan has found: 1,000 locks, of 100,000.
+func TestList_HundredThousandLocks_TakesTwentyMegabytes(t *testing.T) { // alone: others have heaps, too
+	s := testkit.Server(t)
+	hundredThousand(t, func(_ string, words ...string) any { return s.Do(words...) }, "t")
+	e := testkit.Open(t, s.URL(), inspected)
+	testkit.MustLock(t, e.Mutex("mine"))
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	n, most := 0, uint64(0)
+	for _, err := range e.List(testkit.Within(t, time.Minute), "*") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n%1000 == 0 {
+			runtime.ReadMemStats(&now)
+			most = max(most, now.HeapAlloc)
+		}
+	}
+	grown := (max(most, before.HeapAlloc) - before.HeapAlloc) >> 20
+	t.Logf("%d locks; the heap has %d MiB more, garbage included", n, grown)
+	if n != 100_001 || grown > 20 {
+		t.Errorf("%d locks, %d MiB", n, grown)
 	}
 }
