@@ -189,15 +189,10 @@ const rounding = 10 * time.Millisecond
 // the same, and it has not begun anew.
 func (w *Wait) same(later *Wait, after time.Duration) bool {
 	return w.From.Engine == later.From.Engine && w.Name == later.Name && w.Kind == later.Kind && later.For()-w.For() >= after-rounding &&
-		(w.Guessed || slices.EqualFunc(w.Under, later.Under, func(a, b Carried) bool { return a.Owner == b.Owner }))
+		slices.EqualFunc(w.Under, later.Under, func(a, b Carried) bool { return a.Owner == b.Owner })
 }
 
-// holds is the owner under which the caller of a wait holds a lock, "" if it does not.
-func (w *Wait) holds(name string) (owner string) {
-	for _, c := range w.Under {
-		if string(c.Name) == name {
-			return c.Owner
-		}
-	}
-	return ""
+// holds reports whether the caller of a wait holds a lock.
+func (w *Wait) holds(name string) bool {
+	return slices.ContainsFunc(w.Under, func(c Carried) bool { return string(c.Name) == name })
 }

@@ -16,12 +16,15 @@ const (
 	maxGuessed = 10
 )
 
-// Deadlocks finds cycles of waits that are there at two looks, and whose owners the server confirms. ask asks all
-// engines. Those cycles come first in which all callers are known to hold what they do. The others are
-// possible deadlocks: each process holds what another waits for, and perhaps not the same callers do.
-func (s *Scan) Deadlocks(ctx context.Context, ask func() ([]Wait, error)) (cycles [][]Wait, err error) {
+// Deadlocks finds cycles of waits that are there at two looks. ask asks all engines. Those cycles come first in which all
+// callers are known to hold what they do. The others are possible deadlocks: each process holds what another waits for,
+// and perhaps not the same callers do.
+//
+// What a look or the server does not confirm is left out before the search. Else a cycle of which a claim is a part could
+// take the place of a real one.
+func (s *Scan) Deadlocks(ctx context.Context, ask func() ([]Wait, error)) ([][]Wait, error) {
 	first, unasked := ask()
-	found, err := s.candidates(ctx, first)
+	found, err := s.cycles(ctx, first)
 	if err != nil || len(found) == 0 {
 		return nil, cmp.Or(err, unasked)
 	}
@@ -31,40 +34,52 @@ func (s *Scan) Deadlocks(ctx context.Context, ask func() ([]Wait, error)) (cycle
 		return nil, context.Cause(ctx)
 	}
 	later, _ := ask()
-	var all []Wait
-	for _, cycle := range found {
-		all = append(all, cycle...)
-	}
-	on, err := s.held(ctx, all)
-	for _, cycle := range found {
-		if confirmed(cycle, later, on) {
-			cycles = append(cycles, cycle)
-		}
-	}
-	return cycles, err
+	return s.cycles(ctx, lasting(first, later))
 }
 
-// candidates are the cycles of one look.
-func (s *Scan) candidates(ctx context.Context, waits []Wait) (found [][]Wait, err error) {
+// cycles are those of waits whose owners the server knows. If it cannot be asked for some, they are those of the others.
+func (s *Scan) cycles(ctx context.Context, waits []Wait) (found [][]Wait, err error) {
 	// Waits come as maps are walked.
 	slices.SortFunc(waits, func(a, b Wait) int {
 		return cmp.Or(cmp.Compare(a.From.Engine, b.From.Engine), cmp.Compare(a.Name, b.Name), cmp.Compare(b.Millis, a.Millis),
 			slices.CompareFunc(a.Under, b.Under, func(a, b Carried) int { return cmp.Compare(a.Owner, b.Owner) }))
 	})
-	known := slices.DeleteFunc(slices.Clone(waits), func(w Wait) bool { return len(w.Under) == 0 })
-	found = pick(known, Cycles(known))
-	if len(known) == len(waits) {
-		return found, nil
-	}
 	on, err := s.held(ctx, waits)
-	if err != nil {
-		return found, err
-	}
-	all := guess(waits, on)
+	known, all := confirmed(waits, on), guess(waits, on)
+	found = pick(known, Cycles(known))
 	possible := slices.DeleteFunc(pick(all, Cycles(all)), func(cycle []Wait) bool {
 		return !slices.ContainsFunc(cycle, func(w Wait) bool { return w.Guessed })
 	})
-	return append(found, possible[:min(len(possible), maxGuessed)]...), nil
+	return append(found, possible[:min(len(possible), maxGuessed)]...), err
+}
+
+// lasting are the waits of a look that a later one has found, too.
+func lasting(first, later []Wait) (all []Wait) {
+	type place struct{ engine, name string }
+	of := make(map[place][]*Wait)
+	for i := range later {
+		at := place{later[i].From.Engine, later[i].Name}
+		of[at] = append(of[at], &later[i])
+	}
+	for _, w := range first {
+		if slices.ContainsFunc(of[place{w.From.Engine, w.Name}], func(l *Wait) bool { return w.same(l, lookAgainAfter) }) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// confirmed are the waits whose callers hold something, each with what the server says they hold.
+func confirmed(waits []Wait, on map[string]Found) (all []Wait) {
+	for _, w := range waits {
+		w.Under = slices.DeleteFunc(slices.Clone(w.Under), func(c Carried) bool {
+			return !slices.ContainsFunc(on[string(c.Name)].Owners, func(o Owner) bool { return o.ID == c.Owner })
+		})
+		if len(w.Under) > 0 {
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
 func pick(waits []Wait, cycles [][]int) (all [][]Wait) {
@@ -111,28 +126,12 @@ func guess(waits []Wait, on map[string]Found) (all []Wait) {
 		}
 	}
 	for _, w := range waits {
-		if len(w.Under) == 0 {
-			w.Under, w.Guessed = of[w.From.Engine], true
-			if w.holds(w.Name) != "" {
-				continue
-			}
+		if len(w.Under) > 0 {
+			continue
 		}
-		all = append(all, w)
-	}
-	return all
-}
-
-// confirmed reports whether a cycle is there still, and the server knows its owners.
-func confirmed(cycle, later []Wait, on map[string]Found) bool {
-	for i := range cycle {
-		w, next := &cycle[i], &cycle[(i+1)%len(cycle)]
-		if !slices.ContainsFunc(later, func(l Wait) bool { return w.same(&l, lookAgainAfter) }) {
-			return false
-		}
-		owner := next.holds(w.Name)
-		if !slices.ContainsFunc(on[w.Name].Owners, func(o Owner) bool { return o.ID == owner }) {
-			return false
+		if w.Under, w.Guessed = of[w.From.Engine], true; !w.holds(w.Name) {
+			all = append(all, w)
 		}
 	}
-	return true
+	return append(all, confirmed(waits, on)...)
 }
