@@ -43,7 +43,7 @@ func (a *Request) Cancel(s lockerr.Cancel, rd *Ready) {
 	r.Advance(rd)
 }
 
-// Unlock starts the release of h, or joins the one under way, and has u told.
+// Unlock starts the release of h, or joins the one under way; u gets the result.
 func (h *Hold) Unlock(u *Unlock, rd *Ready) {
 	now := h.Entry.Shard.Now()
 	h.check(now, rd)

@@ -30,7 +30,7 @@ import (
 //     process, whichever came first, the channel is subscribed to (sub), until a
 //     moment after the last waiter left.
 //  5. The entry is in the table (not Detached) as long as any of these is there: hold,
-//     waiters, tries, compensations, sub, a command in flight, a hold that is being told, a pause.
+//     waiters, tries, compensations, sub, a command in flight, a hold whose contexts are ending, a pause.
 //  6. While contexts of a hold that ended are alive, nothing is sent (endingContexts).
 //
 // Renewals are not commands of the name: they go in batches over a connection of
@@ -57,7 +57,7 @@ type Entry struct {
 	// Detached: it is not in the table any more. (A hold that ended may point to it still.)
 	Detached       bool
 	Cancelled      bool        // the engine's: recovery need not go on with it; guarded by recovery's lock
-	lastAttempt    LastAttempt // what the latest command was told
+	lastAttempt    LastAttempt // the result of the latest try
 	family         uint8
 	member         int32  // its place in its group, from 1 on; 0: all requests of the name share it
 	endingContexts uint32 // holds that ended and whose contexts have not: see contexts.go

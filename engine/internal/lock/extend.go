@@ -20,7 +20,7 @@ func (h *Hold) extendable() error {
 //
 //	Extend(10 s): sent; its ctx ends
 //	Extend(60 s) takes the place
-//	reply to the first: the second is told 60 s
+//	reply to the first: the second would get it
 func (h *Hold) StopExtending(x *Extend, cause error) error {
 	if x.settled {
 		return x.Err
@@ -46,7 +46,7 @@ func (r *Entry) extendReplied(c *Command, o *Outcome, rd *Ready) {
 	h := c.hold
 	h.check(r.Shard.Now(), rd) // an answer that comes too late does not bring the hold back
 	if r.applyNotOwner(c, o, rd) || h.state != live {
-		return // the end of the hold has told the caller
+		return // the caller has the end of the hold as its result
 	}
 	x := h.extra.extend
 	var err error

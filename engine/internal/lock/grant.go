@@ -11,7 +11,7 @@ import (
 // re-entries; or several, if they read.
 //
 // Everything is guarded by the shard's lock, except validUntil, which is atomic, and what
-// never changes (Res, ID, Acks, Traits, watchdog, joint).
+// never changes (Entry, ID, Acks, Kind, watchdog, joint).
 type Grant struct {
 	Entry          *Entry
 	ID             int64
@@ -24,7 +24,7 @@ type Grant struct {
 	joint          bool         // a plain reader's: see readers.go
 	handOvers      uint16       // how often it was handed over, or joined
 	renewals       uint16       // as many as fit
-	verifiedAt     shortInstant // the latest look at it because of a waiter, or its grant; see Wait.verify
+	verifiedAt     shortInstant // the latest look at it because of a waiter, or its grant; see Subscription.verify
 	joined         *joined      // nil: it has one hold
 
 	// validUntil is until when the server has the owner for certain: a clock.Instant.

@@ -26,7 +26,7 @@ import (
 // those who end the contexts.
 type Hold struct {
 	Port   HoldPort
-	*Grant        // what the server has: Res, ID, Acks, and until when
+	*Grant        // what the server has: Entry, ID, Acks, and until when
 	Name   string // as the caller gave it; the server's is Entry.Name
 
 	Parent, child *Hold

@@ -120,7 +120,7 @@ type View struct {
 	Attempts      uint16 // of the first of them
 	Compensations int
 	InDoubt       int64 // the owner of the latest compensation
-	Waits         bool  // there is a Wait
+	Waits         bool  // there is a subscription
 	Asleep        bool  // and its head sleeps
 	Confirmed     bool  // and the server has confirmed the subscription
 	Lingers       bool

@@ -72,7 +72,7 @@ func (a *Request) cancelError(s lockerr.Cancel) error {
 
 // Blocking says why a does not have the lock: held, or ErrUnavailable with its cause. It is
 // always one of the two if late, so that a has waited as long as it may: who does not know of
-// a holder had no answer in all that time. One that is given up before may be told that
+// a holder had no answer in all that time. One that is given up before may say that
 // there was no answer yet.
 func (a *Request) Blocking(late bool) error {
 	r := a.res
@@ -114,7 +114,7 @@ func (a *Request) Blocking(late bool) error {
 	return lockerr.ErrEarly
 }
 
-// ownTryUnanswered reports whether a is a TryLock that has been told of no holder in all its time:
+// ownTryUnanswered reports whether a is a TryLock that has heard of no holder in all its time:
 // there was no answer to its own try, nor to the command that was out when it came, nor to
 // a try of anybody else since this process gave the lock back. What an earlier try was
 // told does not answer it, or a job would be skipped because the server hangs:

@@ -57,10 +57,10 @@ type Outcome struct {
 	Err           error           // what the server or the connection said, if anything
 	Sent, Now     clock.Instant
 	Acked         int   // replicas that have it
-	Unacked       error // they are too few, which the caller is told so; nil: they are enough, or were not asked
+	Unacked       error // the error if they are too few; nil: they are enough, or were not asked
 }
 
-// refusal is what a TryLock is told by a server that has refused it.
+// refusal is the error of a TryLock that a server has refused.
 func (o *Outcome) refusal() error {
 	if o.Err != nil {
 		return o.Err
@@ -76,13 +76,13 @@ const maxBatch = 64
 // belongs to the name, not to one acquisition: the second waiter in the queue never tries
 // itself. It is forgotten when the name is idle (see Entry.finishTransition).
 //
-// Every state says one of the two, so that an acquisition that has waited as long as it may is
-// never told neither. Only tries change it, and what ends HeldHere. In particular, the answer to
+// Every state says one of the two, so an acquisition that has waited as long as it may always has a
+// reason. Only tries change it, and what ends HeldHere. In particular, the answer to
 // another command does not:
 //
 //	head                  a compensation                the name
 //	refused, sleeps                             HeldElsewhere
-//	                      released: no answer   HeldElsewhere still: nobody else has been told more
+//	                      released: no answer   HeldElsewhere still: nobody else knows more
 //	                      released: answered    HeldElsewhere
 //	its time is over: held
 type LastAttempt uint8

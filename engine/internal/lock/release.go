@@ -13,11 +13,11 @@ func (h *Hold) unsettled(cause error) error {
 	return lockerr.Wrap(lockerr.ErrOutcomeUnknown, cause)
 }
 
-// await has u told of the release under way.
+// await gives u the result of the release under way.
 func (h *Hold) await(u *Unlock) { u.next, h.unlocks = h.unlocks, u }
 
 // StopAwaiting returns the error of a caller who stops waiting for the release, for that
-// cause. It is not called once u is Told.
+// cause. It is not called once u is Decided.
 func (h *Hold) StopAwaiting(u *Unlock, cause error) error {
 	for p := &h.unlocks; *p != nil; p = &(*p).next {
 		if *p == u {

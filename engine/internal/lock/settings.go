@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// shortInstant is an instant as it fits into a Wait, in milliseconds: two of them are compared by
+// shortInstant is an instant as it fits into a Subscription, in milliseconds: two of them are compared by
 // what is between them.
 type shortInstant uint32
 
@@ -73,8 +73,8 @@ type Config struct {
 	LongestSleep time.Duration
 }
 
-// MaxDuration bounds durations, so that instants cannot overflow. One that the server is
-// told (a lease, MinHold, Extend) must not be longer: that is a mistake, and would keep
+// MaxDuration bounds durations, so that instants cannot overflow. One that is sent
+// to the server (a lease, MinHold, Extend) must not be longer: that is a mistake, and would keep
 // a lock for good. One that bounds something (Wait, MaxHold, the timeouts of Config) is
 // meant as no bound if it is longer, and is none.
 const MaxDuration = 100 * 365 * 24 * time.Hour
