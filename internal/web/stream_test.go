@@ -155,7 +155,9 @@ func TestStream_NodeIsDown_ForgetsWhoseLeaseHasEnded(t *testing.T) {
 		delete(f.locks, "orders:00001")
 		delete(f.locks, "orders:00002") // that may be on the node
 	})
-	st.until("a lease has ended", func(rows map[string]row) bool { return st.status["error"] != nil && st.status["locks"] == 2.0 && len(rows) == 2 })
+	st.until("a lease has ended", func(rows map[string]row) bool {
+		return st.status["error"] != nil && st.status["locks"] == 2.0 && len(rows) == 2
+	})
 }
 
 func TestStream_TooManyLocks_ShowsSome(t *testing.T) {
