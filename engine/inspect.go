@@ -152,7 +152,7 @@ var errOtherThanLock = errors.New("it is no lock, and this user may not see what
 // List visits the locks whose names match a pattern (* any text, ? one byte, [a-z], \\ takes the next
 // byte as it is), on all primaries, in no order. Of each it has what Inspect has, with these exceptions. Engines are asked once, before
 // the first lock: of each engine the 100 longest holds have Uses, and Waiting counts the waits of these
-// names. The kind is "mutex" or "read-write", unless an engine says more. Locks that nobody holds, semaphores
+// names. There are no Waiters; Engines are those of these waits. The kind is "mutex" or "read-write", unless an engine says more. Locks that nobody holds, semaphores
 // and latches are not listed, nor is a hash with more than 1024 owners.
 //
 // Memory is bounded, however many locks there are. A lock that comes or goes meanwhile may be missed, and one whose
@@ -196,6 +196,11 @@ func (h *heard) found(f inspect.Found) *LockInfo {
 		}
 	}
 	info.Unconfirmed = nil
+	for _, c := range h.names[f.Name] {
+		if c.Waiting > 0 && !slices.Contains(info.Engines, c.engine) {
+			info.Engines = append(info.Engines, c.engine)
+		}
+	}
 	return info
 }
 

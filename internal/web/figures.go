@@ -54,7 +54,7 @@ func count(engines map[string]*engineJSON, l *engine.LockInfo) {
 			of(h.Engine).Held++
 		}
 	}
-	for _, u := range l.Waiters {
-		of(u.Engine).Waiting++
+	for _, e := range l.Engines { // of a list: those that wait
+		of(e).Waiting++
 	}
 }

@@ -31,7 +31,7 @@ type lockJSON struct {
 	Error       string  `json:"error,omitempty"`
 }
 
-// engineJSON is an engine, and what it has of the locks that are listed.
+// engineJSON is an engine, and for how many of the locks that are listed it holds or waits.
 type engineJSON struct {
 	*lockjson.Engine
 	Held    int `json:"held"`

@@ -2,6 +2,8 @@ package web_test
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +48,31 @@ func TestStream_RealLocks_AppearChangeAndVanish(t *testing.T) {
 	}
 	if got := strings.Join(what, " "); v.Name != "orders:42" || !strings.HasPrefix(got, "free ") || strings.Count(got, "held") != 2 || strings.Count(got, "waiting") != 2 {
 		t.Errorf("%q: the latest first: %s", v.Name, got)
+	}
+}
+
+func TestStream_EngineOnlyWaits_IsAmongTheEngines(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	holder, waiter := open(t, s.URL()), open(t, s.URL())
+	h := must[*engine.Hold](t)(holder.Mutex("orders:42").Lock(t.Context()))
+	for range 3 {
+		waiter.Mutex("orders:42").LockAsync(t.Context())
+	}
+	st := follow(t, serve(t, open(t, s.URL())), "")
+	st.until("all wait", func(rows map[string]row) bool { return rows["orders:42"].Waiting == 3 })
+	holderID, _, _ := strings.Cut(h.Owner(), ":")
+	got := make(map[string]string)
+	for _, e := range st.status["engines"].([]any) {
+		e := e.(map[string]any)
+		who := "the waiter"
+		if e["id"] == holderID {
+			who = "the holder"
+		}
+		got[who] += fmt.Sprintf("holds %v, waits for %v;", e["held"], e["waiting"])
+	}
+	if want := map[string]string{"the holder": "holds 1, waits for 0;", "the waiter": "holds 0, waits for 1;"}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

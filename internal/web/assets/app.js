@@ -107,7 +107,7 @@ function drawEngines() {
     }
     put(card.who, who(e));
     put(card.labels, Object.entries(e.labels || {}).map(([k, v]) => `“${k}” = “${v}”`).join(", "));
-    put(card.counts, `holds ${e.held.toLocaleString("en")}, waits for ${e.waiting === 100 ? "100 or more" : e.waiting}`);
+    put(card.counts, `holds ${e.held.toLocaleString("en")}, waits for ${e.waiting.toLocaleString("en")}`);
     figures.point("engine " + e.id, card.chart, last.at / 1000, e.held);
   }
   for (const [id, card] of figures.engines) {
