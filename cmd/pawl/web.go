@@ -55,7 +55,7 @@ time is logged.`,
 	server := target.AddFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:7390", "`HOST:PORT` to listen on; port 0 picks a free one")
-	flags.StringArrayVar(&f.hosts, "host", nil, "answer requests for this `HOST`, too (may be given several times)")
+	flags.StringArrayVar(&f.hosts, "host", nil, "another `HOST` name under which browsers may open the page (may be given several times)")
 	flags.DurationVar(&f.every, "every", time.Second, "how long from one look at all locks to the next")
 	flags.BoolVar(&f.expose, "expose", false, "allow an address that other machines can reach")
 	flags.BoolVar(&f.allowUnlock, "allow-unlock", false, "let the page take locks away from their holders")

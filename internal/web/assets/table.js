@@ -184,7 +184,7 @@ class Table {
 
 // who is a holder: what its engine says of itself is in quotes.
 function who(h) {
-  return h.service || h.host ? `“${h.service || ""}” at “${h.host || ""}”, pid ${h.pid}` : h.id;
+  return h.service || h.host ? `“${h.service || ""}” on “${h.host || ""}”, pid ${h.pid}` : h.id;
 }
 
 // put sets a text, and touches nothing if it is the same.

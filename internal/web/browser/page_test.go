@@ -196,7 +196,7 @@ func TestPage_Locks_AppearWaitAreLostAndUnlocked(t *testing.T) {
 	b.accessible("nothing is held")
 
 	h := lock(t, shop.Mutex("orders:42"))
-	b.until("the lock appears, with its holder", cells("orders:42")+`.includes("“shop” at")`)
+	b.until("the lock appears, with its holder", cells("orders:42")+`.includes("“shop” on")`)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for range 3 {

@@ -27,8 +27,8 @@ engine tells of the 100 locks that it has held longest. Of the others there is t
 holder, and no since. Semaphores, permits and latches are not listed: their keys are plain
 numbers, as counters of other programs are. "pawl inspect NAME" shows one.
 
-On a terminal it prints a table, with the beginning of long names, elsewhere one JSON object a
-line; see --format.`,
+On a terminal it prints text: a table, with the beginning of long names. Elsewhere it prints one
+JSON object a line; see --format. A ? under HELD FOR means that no engine says since when.`,
 		Example: `  pawl ls
   pawl ls 'orders:*' --format jsonl | jq -r .name`,
 		Args: func(cmd *cobra.Command, args []string) error {
