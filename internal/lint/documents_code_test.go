@@ -104,7 +104,7 @@ func TestDocuments_GoCode_Compiles(t *testing.T) {
 var ofPlugin = regexp.MustCompile(`\b(pawl\w+)\.New\(`)
 
 // What a document shows of a plugin is in the Example of it, line by line: but for what that has to do
-// because it is a test.
+// because it is a test, where a comment says what it stands in for.
 func TestDocuments_GoCodeOfPlugins_IsThatOfTheirExamples(t *testing.T) {
 	t.Parallel()
 	found := make(map[string]bool)
@@ -115,9 +115,15 @@ func TestDocuments_GoCodeOfPlugins_IsThatOfTheirExamples(t *testing.T) {
 				continue
 			}
 			found[m[1]] = true
-			example := readText(t, "plugin/"+m[1]+"/example_test.go")
-			for line := range strings.Lines(strings.ReplaceAll(block, `"redis://127.0.0.1:6379"`, "server.URL()")) {
-				if line := strings.TrimSpace(line); line != "" && !strings.Contains(example, "\t"+line+"\n") {
+			example := map[string]bool{"": true}
+			for line := range strings.Lines(readText(t, "plugin/"+m[1]+"/example_test.go")) {
+				line = strings.TrimSpace(line)
+				_, instead, _ := strings.Cut(line, " // stands in for ")
+				example[line], example[instead] = true, true
+			}
+			asTest := strings.NewReplacer("package main\n", "package "+m[1]+"_test\n", "func main()", "func Example()", `"redis://127.0.0.1:6379"`, "server.URL()")
+			for line := range strings.Lines(asTest.Replace(block)) {
+				if line := strings.TrimSpace(line); !example[line] {
 					t.Errorf("%s: the Example of %s has no line %q", name, m[1], line)
 				}
 			}

@@ -7,7 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest" // stands in for "go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/embedded"
@@ -20,10 +20,16 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	exporter := tracetest.NewInMemoryExporter() // or that of OTLP
-	ctx := context.Background()
 
-	otel.SetTracerProvider(trace.NewTracerProvider(trace.WithSyncer(exporter)))
+	ctx := context.Background()
+	exporter := tracetest.NewInMemoryExporter() // stands in for exporter, err := stdouttrace.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
+	defer provider.Shutdown(ctx) // exports what is left
+	otel.SetTracerProvider(provider)
+
 	cfg, err := engine.ParseURL(server.URL())
 	if err != nil {
 		log.Fatal(err)
@@ -37,6 +43,9 @@ func Example() {
 
 	err = eng.Mutex("orders:42").Do(ctx, func(context.Context, *engine.Hold) error { return nil })
 	if err != nil {
+		log.Fatal(err)
+	}
+	if err := provider.ForceFlush(ctx); err != nil {
 		log.Fatal(err)
 	}
 	for _, span := range exporter.GetSpans() {

@@ -20,18 +20,18 @@ const scope = "github.com/pawl-lock/pawl/plugin/pawlotel"
 // Option changes what New returns.
 type Option func(*observer)
 
-// TracerProvider has spans made by p instead of the global provider.
+// TracerProvider makes the spans with p instead of the global provider.
 func TracerProvider(p trace.TracerProvider) Option {
 	return func(o *observer) { o.tracer = p.Tracer(scope) }
 }
 
-// NameAttribute has the attribute lock.name say what of makes of a lock's name; none if that is
-// empty. Without it, it is the name.
+// NameAttribute sets the attribute lock.name to of(name), or leaves it out if that is empty. Without this option it is the
+// name.
 func NameAttribute(of func(name string) string) Option {
 	return func(o *observer) { o.name = of }
 }
 
-// Parts has the parts of a MultiLock or a QuorumLock traced, too, each of their tries.
+// Parts also traces each try of the parts of Multi, LockMany and RedLock.
 func Parts() Option { return func(o *observer) { o.parts = true } }
 
 // New returns an Observer for Config.Observer. It serves any number of engines.

@@ -5,8 +5,8 @@
 // One Observer serves any number of engines; their figures are added up. New with a Registerer that
 // has one already returns that.
 //
-// These are about what callers do: a MultiLock or a QuorumLock counts once, and not its parts. kind is that of
-// engine.Acquisition.
+// These are about what callers do: a lock of Multi, LockMany or RedLock counts once, and its parts do not count. kind is
+// that of engine.Acquisition.
 //
 //	pawl_acquire_duration_seconds{kind,outcome}  histogram: from the call to the result
 //	pawl_hold_duration_seconds{kind,end}         histogram: from the grant to the end; end is
@@ -27,6 +27,7 @@
 //	pawl_events_dropped_total                    counters of engine.Stats
 //	pawl_servers_connected, pawl_servers_down    gauges
 //
-// The name of a lock is no label unless NameLabel makes one of it. The histograms have classic buckets, from 100 µs to a
+// A series of a metric with a label, or of pawl_renewal_lag_seconds, begins with its first event. The name of a lock is no
+// label unless NameLabel makes one of it. The histograms have classic buckets, from 100 µs to a
 // minute. Events that were dropped (pawl_events_dropped_total) are missing in them; the gauges are right anyway.
 package pawlprom

@@ -29,13 +29,13 @@ var _ engine.Observer = (*Observer)(nil)
 // Option changes an Observer.
 type Option func(*Observer)
 
-// NameLabel adds a label name to the metrics that have a kind: what of makes of the lock's name. It
-// must have few results, since each is a series of its own:
+// NameLabel adds a label name, of the value of(name), to the metrics that have a kind. It must have few results,
+// since each is a series of its own:
 //
-//	pawlprom.NameLabel(func(name string) string { // orders:42 is orders:*
-//		kind, _, _ := strings.Cut(name, ":")
-//		return kind + ":*"
-//	})
+//	pawlprom.New(registry, pawlprom.NameLabel(func(name string) string {
+//		group, _, _ := strings.Cut(name, ":")
+//		return group + ":*" // orders:42 is orders:*
+//	}))
 //
 // It is called for each acquisition, on the caller's goroutine. What is not UTF-8 in its result, which is no
 // label, becomes U+FFFD.
