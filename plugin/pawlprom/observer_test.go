@@ -3,7 +3,10 @@ package pawlprom_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -67,6 +70,32 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("not within 20s: %s", what)
 		}
+	}
+}
+
+func TestObserver_Metrics_AreInTheDocumentWithTheirLabels(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/observability.md")
+	must(t, err)
+	metric, label := regexp.MustCompile(`pawl_\w+`), regexp.MustCompile(`\w+`)
+	documented := make(map[string]string)
+	for line := range strings.Lines(string(page)) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			for _, name := range metric.FindAllString(cells[1], -1) {
+				documented[name] = strings.Join(label.FindAllString(cells[2], -1), ",")
+			}
+		}
+	}
+	all := make(chan *prometheus.Desc, 100)
+	pawlprom.New(prometheus.NewRegistry()).Describe(all)
+	close(all)
+	described := make(map[string]string)
+	for d := range all {
+		m := regexp.MustCompile(`fqName: "(\w+)".*variableLabels: {(.*)}}`).FindStringSubmatch(d.String())
+		described[m[1]] = m[2]
+	}
+	if len(described) < 20 || !maps.Equal(documented, described) {
+		t.Errorf("the document has\n%v\nthe plugin\n%v", documented, described)
 	}
 }
 
