@@ -54,6 +54,7 @@ func (c Config) engine(server *Server) (engine.Config, error) {
 		return ec, err
 	}
 	ec.ClientName, server.named = server.clientName(), true
+	ec.NoInspect = true // or a run of more than a second would have a command that is none of a pair's
 	if c.Lease != 0 {
 		ec.Lease = c.Lease
 	}

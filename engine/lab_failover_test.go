@@ -134,7 +134,7 @@ func TestMinHold_ReleaseRefused_WaitersAreWoken(t *testing.T) {
 // outdated is a primary, an engine, and a replica that is held up: it has what was
 // written before, and will be promoted without what comes then.
 type outdated struct {
-	t                 *testing.T
+	t                 testing.TB
 	servers           *redistest.Replicated
 	primary, promoted *redistest.Server
 	link              *redistest.Link
@@ -169,7 +169,7 @@ func (o *outdated) awaitKeys(found cputime.Mark, n int) {
 	}
 }
 
-func newOutdated(t *testing.T, change ...func(*Config)) *outdated {
+func newOutdated(t testing.TB, change ...func(*Config)) *outdated {
 	t.Helper()
 	r := redistest.StartReplicated(t, 1, redistest.Line("repl-timeout 300"))
 	o := &outdated{t: t, servers: r, primary: r.Servers()[0], promoted: r.Servers()[1]}
@@ -180,34 +180,36 @@ func newOutdated(t *testing.T, change ...func(*Config)) *outdated {
 
 func TestRecovery_ReleasesThatTheNewPrimaryMissed_AreSentAgain(t *testing.T) {
 	t.Parallel()
-	o := newOutdated(t)
-	var holds []*Hold
-	for i := range 700 { // a few pages
-		holds = append(holds, mustLock(t, o.e.Mutex(fmt.Sprint("x", i))))
-	}
-	kept := mustLock(t, o.e.Mutex("kept"))
-	o.holdUp(701)
-	for _, h := range holds {
-		mustUnlock(t, h)
-	}
-	// Somebody waits for one of them over there: the message has to wake it.
-	b := open(t, o.promoted.URL())
-	found := o.promote()
-	waits := b.Mutex("x0").LockAsync(ctxT(t))
-	o.awaitKeys(found, 2) // kept, and x0 for the waiter
-	next, err := waits.Await(ctxT(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := found.Elapsed(); d > 3*time.Second {
-		t.Errorf("the waiter got it after %v", d)
-	}
-	mustUnlock(t, next)
-	if kept.Err() != nil {
-		t.Errorf("a lock that is held: %v", kept.Err())
-	}
-	mustUnlock(t, kept)
-	clean(t, o.promoted)
+	steady(t, func(t testing.TB) {
+		o := newOutdated(t)
+		var holds []*Hold
+		for i := range 700 { // a few pages
+			holds = append(holds, mustLock(t, o.e.Mutex(fmt.Sprint("x", i))))
+		}
+		kept := mustLock(t, o.e.Mutex("kept"))
+		o.holdUp(701)
+		for _, h := range holds {
+			mustUnlock(t, h)
+		}
+		// Somebody waits for one of them over there: the message has to wake it.
+		b := open(t, o.promoted.URL())
+		found := o.promote()
+		waits := b.Mutex("x0").LockAsync(ctxT(t))
+		o.awaitKeys(found, 2) // kept, and x0 for the waiter
+		next, err := waits.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := found.Elapsed(); d > 3*time.Second {
+			t.Errorf("the waiter got it after %v", d)
+		}
+		mustUnlock(t, next)
+		if kept.Err() != nil {
+			t.Errorf("a lock that is held: %v", kept.Err())
+		}
+		mustUnlock(t, kept)
+		clean(t, o.promoted)
+	})
 }
 
 // What was given back because nobody wanted it would be back on the new primary, too.

@@ -288,38 +288,40 @@ func TestHold_ManyDroppedAfterALoss_IsReportedOnce(t *testing.T) {
 // Whoever is refused is told by whom, at no cost: the answer that refuses says it.
 func TestTryLock_HeldElsewhere_SaysWhoHoldsIt(t *testing.T) {
 	t.Parallel()
-	s := testkit.Server(t)
-	holder, e := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
-	for name, of := range map[string]func(e *engine.Engine) engine.Mutex{
-		"mutex":  func(e *engine.Engine) engine.Mutex { return e.Mutex("mutex") },
-		"spin":   func(e *engine.Engine) engine.Mutex { return e.SpinMutex("spin") },
-		"fenced": func(e *engine.Engine) engine.Mutex { return e.FencedMutex("fenced") },
-	} {
-		h := testkit.MustLock(t, of(holder), engine.Lease(time.Minute))
-		m := of(e)
-		before := s.CommandStats()["evalsha"]
-		is(t, name+", TryLock", testkit.ErrOf(m.TryLock(testkit.Ctx(t))), h.Owner())
-		if n := s.CommandStats()["evalsha"] - before; n != 1 {
-			t.Errorf("%s: a refused TryLock sent %d commands", name, n)
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
+		holder, e := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+		for name, of := range map[string]func(e *engine.Engine) engine.Mutex{
+			"mutex":  func(e *engine.Engine) engine.Mutex { return e.Mutex("mutex") },
+			"spin":   func(e *engine.Engine) engine.Mutex { return e.SpinMutex("spin") },
+			"fenced": func(e *engine.Engine) engine.Mutex { return e.FencedMutex("fenced") },
+		} {
+			h := testkit.MustLock(t, of(holder), engine.Lease(time.Minute))
+			m := of(e)
+			before := s.CommandStats()["evalsha"]
+			is(t, name+", TryLock", testkit.ErrOf(m.TryLock(testkit.Ctx(t))), h.Owner())
+			if n := s.CommandStats()["evalsha"] - before; n != 1 {
+				t.Errorf("%s: a refused TryLock sent %d commands", name, n)
+			}
+			is(t, name+", TryLockAsync", testkit.ErrOf(m.TryLockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t))), h.Owner())
+			is(t, name+", Lock", testkit.ErrOf(m.Lock(testkit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
+			// One that never tries itself knows it from the first.
+			head := m.LockAsync(testkit.Ctx(t))
+			testkit.Eventually(t, "the first waits", func() bool { return e.Stats().Waiting == 1 && e.Stats().InFlight == 0 })
+			is(t, name+", behind a waiter", testkit.ErrOf(m.Lock(testkit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
+			head.Abandon()
+			is(t, name+", in its own process", testkit.ErrOf(of(holder).TryLock(testkit.Ctx(t))), h.Owner())
+			is(t, name+", waiting in its own process", testkit.ErrOf(of(holder).Lock(testkit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
+			if name == "mutex" {
+				is(t, "LockMany", testkit.ErrOf(engine.Multi(e.Mutex("free"), m).TryLock(testkit.Ctx(t))), h.Owner())
+			}
+			testkit.MustUnlock(t, h)
+			// The next holder is another.
+			h = testkit.MustLock(t, of(holder), engine.Lease(time.Minute))
+			is(t, name+", TryLock again", testkit.ErrOf(m.TryLock(testkit.Ctx(t))), h.Owner())
+			testkit.MustUnlock(t, h)
 		}
-		is(t, name+", TryLockAsync", testkit.ErrOf(m.TryLockAsync(testkit.Ctx(t)).Await(testkit.Ctx(t))), h.Owner())
-		is(t, name+", Lock", testkit.ErrOf(m.Lock(testkit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
-		// One that never tries itself knows it from the first.
-		head := m.LockAsync(testkit.Ctx(t))
-		testkit.Eventually(t, "the first waits", func() bool { return e.Stats().Waiting == 1 && e.Stats().InFlight == 0 })
-		is(t, name+", behind a waiter", testkit.ErrOf(m.Lock(testkit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
-		head.Abandon()
-		is(t, name+", in its own process", testkit.ErrOf(of(holder).TryLock(testkit.Ctx(t))), h.Owner())
-		is(t, name+", waiting in its own process", testkit.ErrOf(of(holder).Lock(testkit.Ctx(t), engine.Wait(50*time.Millisecond))), h.Owner())
-		if name == "mutex" {
-			is(t, "LockMany", testkit.ErrOf(engine.Multi(e.Mutex("free"), m).TryLock(testkit.Ctx(t))), h.Owner())
-		}
-		testkit.MustUnlock(t, h)
-		// The next holder is another.
-		h = testkit.MustLock(t, of(holder), engine.Lease(time.Minute))
-		is(t, name+", TryLock again", testkit.ErrOf(m.TryLock(testkit.Ctx(t))), h.Owner())
-		testkit.MustUnlock(t, h)
-	}
+	})
 }
 
 // A holder that is not known is not named.
@@ -335,7 +337,7 @@ func TestTryLock_ManyHolders_NamesNobody(t *testing.T) {
 }
 
 // is checks whom an error names.
-func is(t *testing.T, way string, err error, holder string) {
+func is(t testing.TB, way string, err error, holder string) {
 	t.Helper()
 	var refused *engine.NotAcquiredError
 	if !errors.As(err, &refused) || refused.Holder != holder {

@@ -124,8 +124,9 @@ func TestObserver_TwoUnlocks_OneReportsTheEnd(t *testing.T) {
 	v := s.Open(func(c *engine.Config) { c.Observer = l })
 	e := v[0]
 	testkit.MustSetPermits(t, e.Semaphore("s"), 4)
-	ctx := testkit.Ctx(t)
-	for i := range 400 {
+	const rounds = 100
+	for i := range rounds {
+		ctx := testkit.Ctx(t)
 		one, many, quorum := testkit.MustLock(t, e.Mutex("x")), testkit.MustLockMany(t, e, []string{"a", "b"}), testkit.MustRedLock(t, v.Lock("q"))
 		permits := testkit.MustAcquire(t, e.Semaphore("s"), 1)
 		var all sync.WaitGroup
@@ -151,7 +152,7 @@ func TestObserver_TwoUnlocks_OneReportsTheEnd(t *testing.T) {
 				released++
 			}
 		}
-		return released == 1600
+		return released == 4*rounds
 	})
 	for _, ev := range l.of(false) {
 		if ev.release != nil && ev.release.Err != nil {
