@@ -145,14 +145,20 @@ func TestObserver_TwoUnlocks_OneReportsTheEnd(t *testing.T) {
 		all.Wait()
 	}
 	l.balanced(t)
+	released := make(map[string]int)
+	defer func() {
+		if t.Failed() {
+			t.Log(released, e.Stats())
+		}
+	}()
 	testkit.Eventually(t, "one release of each hold", func() bool {
-		released := 0
+		clear(released)
 		for _, ev := range l.of(false) {
 			if ev.release != nil {
-				released++
+				released[ev.Kind]++
 			}
 		}
-		return released == 4*rounds
+		return len(released) == 4 && released["mutex"]+released["multilock"]+released["redlock"]+released["semaphore"] == 4*rounds
 	})
 	for _, ev := range l.of(false) {
 		if ev.release != nil && ev.release.Err != nil {

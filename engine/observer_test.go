@@ -99,6 +99,11 @@ func (l *ledger) of(parts bool) (events []event) {
 func (l *ledger) balanced(t testing.TB) {
 	t.Helper()
 	var why string
+	defer func() {
+		if why != "" {
+			t.Log(why)
+		}
+	}()
 	testkit.Eventually(t, "each start has an end", func() bool {
 		why = l.imbalance()
 		return why == ""

@@ -239,8 +239,8 @@ func (h *quorumHold) err() error {
 	why := q.Ending
 	certain, expired := q.Check()
 	q.mu.Unlock()
-	if why == nil && certain {
-		return nil
+	if why == nil && certain || why == ErrReleased { // what is released has its end from its Unlock
+		return why
 	}
 	if why == nil {
 		var ends []quorum.End

@@ -13,7 +13,7 @@ import (
 
 // ring makes n engines, each of which holds a lock and waits for that of the next one, under the context of
 // its hold. The returned function ends the wait of the first.
-func ring(t *testing.T, url string, n int, name func(i int) string) (engines []*engine.Engine, end func()) {
+func ring(t testing.TB, url string, n int, name func(i int) string) (engines []*engine.Engine, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)

@@ -127,26 +127,28 @@ func TestDeadlocks_ClaimsOfOtherKeys_HideNone(t *testing.T) {
 // A claim about the keys of a deadlock is no part of it, and does not take its place.
 func TestDeadlocks_ClaimsOfTheSameKeys_HideNone(t *testing.T) {
 	t.Parallel()
-	s := testkit.Server(t)
-	engines, _ := ring(t, s.URL(), 2, func(i int) string { return fmt.Sprint("lock", i) })
-	client, since := testkit.Client(testkit.Open(t, s.URL())), time.Now()
-	wait := func(name, under string) questions.Name {
-		return questions.Name{Name: []byte(name), Waiting: 1, Uses: []questions.Use{{Kind: "mutex", Millis: time.Since(since).Milliseconds(),
-			Under: []questions.Carried{{Name: []byte(under), Owner: "0:1", Kind: "mutex"}}}}}
-	}
-	lies := resp.NewChannel(questions.Channel, &liar{client, func(q *questions.Question) []byte {
-		a := questions.Answer{Question: q.ID, Engine: "0", Names: []questions.Name{wait("lock0", "lock1"), wait("lock1", "lock0")}}
-		return a.Encode()
-	}})
-	client.Subscribe(lies)
-	defer client.Unsubscribe(lies)
-	testkit.Eventually(t, "both listen and lie", func() bool { return listeners(s) == 3 })
-	for range 8 {
-		cycles, err := engines[0].Deadlocks(testkit.Ctx(t))
-		if err != nil || !isDeadlock(cycles, 2) {
-			t.Fatalf("%v, %v", cycles, err)
+	testkit.Steady(t, func(t testing.TB) {
+		s := testkit.Server(t)
+		engines, _ := ring(t, s.URL(), 2, func(i int) string { return fmt.Sprint("lock", i) })
+		client, since := testkit.Client(testkit.Open(t, s.URL())), time.Now()
+		wait := func(name, under string) questions.Name {
+			return questions.Name{Name: []byte(name), Waiting: 1, Uses: []questions.Use{{Kind: "mutex", Millis: time.Since(since).Milliseconds(),
+				Under: []questions.Carried{{Name: []byte(under), Owner: "0:1", Kind: "mutex"}}}}}
 		}
-	}
+		lies := resp.NewChannel(questions.Channel, &liar{client, func(q *questions.Question) []byte {
+			a := questions.Answer{Question: q.ID, Engine: "0", Names: []questions.Name{wait("lock0", "lock1"), wait("lock1", "lock0")}}
+			return a.Encode()
+		}})
+		client.Subscribe(lies)
+		defer client.Unsubscribe(lies)
+		testkit.Eventually(t, "both listen and lie", func() bool { return listeners(s) == 3 })
+		for range 8 {
+			cycles, err := engines[0].Deadlocks(testkit.Ctx(t))
+			if err != nil || !isDeadlock(cycles, 2) {
+				t.Fatalf("%v, %v", cycles, err)
+			}
+		}
+	})
 }
 
 func TestInspect_QuestionsWithoutEnd_KnowsItself(t *testing.T) {
