@@ -336,7 +336,7 @@ func TestObserver_Futures_AreReportedInOrder(t *testing.T) {
 	v := s.Open(func(c *engine.Config) { c.Observer = l })
 	e := v[0]
 	testkit.MustSetPermits(t, e.Semaphore("s"), 4)
-	for range 50 {
+	for range 15 { // many of them take turns for long
 		for _, f := range []*engine.Future[*engine.Hold]{
 			e.Mutex("x").LockAsync(testkit.Ctx(t)), e.Many("a", "b").LockAsync(testkit.Ctx(t)), v.Lock("q").TryLockAsync(testkit.Ctx(t)),
 		} {
@@ -350,7 +350,7 @@ func TestObserver_Futures_AreReportedInOrder(t *testing.T) {
 		e.Semaphore("s").AcquireAsync(testkit.Ctx(t), 1).OnComplete(func(p *engine.Permits, _ error) { p.ReleaseAsync() })
 		e.Semaphore("s").AcquireAsync(testkit.Ctx(t), 1).Abandon()
 	}
-	testkit.Eventually(t, "all have ended", func() bool { starts, _ := l.all(); return starts >= 300 })
+	testkit.Eventually(t, "all have ended", func() bool { starts, _ := l.all(); return starts >= 90 })
 	l.balanced(t)
 }
 
