@@ -80,7 +80,7 @@ func pendingCostNoGoroutines(t testing.TB, n, each int, heldBy func(i int) strin
 	}
 	created := testkit.GoroutinesCreated() - before
 	t.Logf("%d goroutines were created", created)
-	if each <= testkit.ManyLocks && created > uint64(n/2) { // timers create some, those of this test as well
+	if each <= testkit.ManyLocks && created >= uint64(n) { // timers create some, those of this test as well, more on a busy machine
 		t.Errorf("%d goroutines were created for %d that take %d locks each", created, n, each)
 	}
 	if err := held.Unlock(testkit.Ctx(t)); err != nil {
