@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
@@ -40,6 +41,9 @@ func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 		if k.Traits().Waiting == lock.Queueing {
 			return script.AppendFair(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Lease, cmd.Head)
 		}
+		if cmd.Joins != lock.JoinsNone {
+			return k.AppendJoin(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Lease, cmd.Joins == lock.Looks)
+		}
 		if h := cmd.Writer(); h != nil {
 			return k.AppendBeside(dst, form, r.Name, owner, cmd.Lease, OwnerOf(r, h.Kind, h.ID))
 		}
@@ -50,17 +54,23 @@ func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 		return k.Renewal().Append(dst, form, []script.Renewal{{Key: r.Name, Owner: owner, Lease: cmd.Lease}})
 	case lock.Decrementing:
 		return k.AppendLeave(dst, form, r.Name, owner, int(cmd.Number), ShardOf(r).Table.Verb())
+	case lock.Withdrawing:
+		return script.AppendWithdraw(dst, form, ShardOf(r).Table.queue(k, r.Name), owner)
 	case lock.Releasing, lock.Compensating:
 		return ShardOf(r).Table.AppendRelease(dst, form, k, r.Name, cmd.ID, cmd.Lease)
 	}
 	panic("BUG: engine: an empty command was sent")
 }
 
+// front is how many engines that wait for a name listen for its release, and race for it: enough that one
+// that is slow, or far from the server, keeps nobody waiting, and few enough that a release costs little.
+const front = 4
+
 // queue is what the scripts of a kind that queues are told.
 func (t *Table) queue(k kind.Kind, name string) script.Queue {
 	verb := t.Verb()
 	return script.Queue{
-		Key: name, Channel: k.Channel(name, verb), Room: t.Lock.Room,
+		Key: name, Channel: k.Channel(name, verb), Room: t.Lock.Room, Front: cmp.Or(t.World.Front, front),
 		Counts: verb == "SPUBLISH" || !t.Client.Clustered(), // PUBLISH tells of one node only
 	}
 }
@@ -109,7 +119,7 @@ func (c *command) NeedsAck(v resp.Value) bool {
 	case c.Cmd.Batched != 0:
 		v = parts(v, &c.Cmd, new(lock.Outcome))
 	case c.Cmd.Action == lock.Acquiring:
-		v, _, _ = kind.Kind(c.Cmd.Kind).Granted(v)
+		v = kind.Kind(c.Cmd.Kind).Granted(v).Code
 	}
 	return c.Cmd.Action == lock.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }

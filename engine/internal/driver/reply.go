@@ -32,7 +32,8 @@ func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
 		}
 	}
 	if o.Err == nil && what == lock.Acquiring && c.Batched == 0 {
-		v, o.Token, o.Holder = kind.Kind(c.Kind).Granted(v)
+		answer := kind.Kind(c.Kind).Granted(v)
+		v, o.Token, o.Holder, o.Behind = answer.Code, answer.Token, answer.Holder, answer.Behind
 	}
 	if o.Err == nil && what == lock.Extending {
 		// renew answers a list; ours has one element.

@@ -18,6 +18,13 @@ type subscription struct {
 	lock.Subscription
 	alarm   wheel.Timer
 	channel resp.Channel
+	calls   *calls // nil until the first ListenForCalls
+}
+
+// calls is the channel on which this engine is called to the front of a queue.
+type calls struct {
+	sub     *subscription
+	channel resp.Channel
 }
 
 func newSubscription() *subscription {
@@ -45,6 +52,44 @@ func (w *subscription) Listen(r *lock.Entry, k uint8, owner int64) {
 }
 
 func (w *subscription) Unlisten() { ShardOf(w.Entry()).Table.Client.Unsubscribe(&w.channel) }
+
+// ListenForCalls subscribes as Listen does.
+func (w *subscription) ListenForCalls(r *lock.Entry, k uint8) {
+	t := ShardOf(r).Table
+	if w.calls == nil {
+		w.calls = &calls{sub: w}
+	}
+	w.calls.channel.Init(t.queue(kind.Kind(k), r.Name).EngineChannelOf(t.ID), w.calls)
+	t.Client.Subscribe(&w.calls.channel)
+}
+
+func (w *subscription) UnlistenForCalls() {
+	ShardOf(w.Entry()).Table.Client.Unsubscribe(&w.calls.channel)
+}
+
+// ChannelEvent implements resp.ChannelHandler.
+func (c *calls) ChannelEvent(ev resp.ChannelEvent, message []byte, _ error) {
+	defer invariants.FailStop()
+	sh := ShardOf(c.sub.Entry())
+	owner, ours := script.ParseOwner(message, sh.Table.ID)
+	if ev == resp.Message && !ours {
+		return
+	}
+	var rd lock.Ready
+	sh.mu.Lock()
+	switch ev {
+	case resp.Subscribed:
+		c.sub.CallsConfirmed(&rd)
+	case resp.Message:
+		c.sub.Called(owner, &rd)
+	case resp.Disconnected:
+		c.sub.CallsLost(&rd)
+	case resp.Refused:
+		c.sub.CallsRefused(&rd)
+	}
+	sh.mu.Unlock()
+	sh.Table.Apply(&rd)
+}
 
 // Fire implements wheel.Task: the alarm.
 func (w *subscription) Fire(*wheel.Timer, clock.Instant) {

@@ -37,6 +37,8 @@ type Env struct {
 	Int64N func(n int64) int64
 	// RandRead fills b with what nobody can guess: the ids of engines and owners.
 	RandRead func(b []byte)
+	// Front is how many engines that wait for a name race for it; 0: as many as usual. The others queue.
+	Front int
 	// OnStart is told how to look inside the engine, unless it is nil: a test sees with it that
 	// nothing is left.
 	OnStart func(inside func() Snapshot)

@@ -10,7 +10,7 @@ import (
 var fenced = row{
 	name:    "fenced",
 	channel: mutex.channel,
-	traits:  lock.Traits{Batches: true},
+	traits:  lock.Traits{Waiting: lock.Racing, Batches: true},
 	wire:    fencedWire(),
 }
 

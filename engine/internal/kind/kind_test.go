@@ -96,8 +96,8 @@ func TestKind_Granted_TakesWhatScriptsSayOnly(t *testing.T) {
 		}
 		for k, want := range want {
 			got := "nothing"
-			if code, token, holder := k.Granted(v); code.Kind == respwire.KindInt {
-				got = fmt.Sprintf("%d, %d, %s", code.Int, token, holder)
+			if a := k.Granted(v); a.Code.Kind == respwire.KindInt {
+				got = fmt.Sprintf("%d, %d, %s", a.Code.Int, a.Token, a.Holder)
 			}
 			if got != want {
 				t.Errorf("%v of %q: %s, want %s", k, text, got, want)

@@ -6,6 +6,6 @@ import "github.com/pawl-lock/pawl/engine/internal/lock"
 var mutex = row{
 	name:    "mutex",
 	channel: "redisson_lock__channel",
-	traits:  lock.Traits{LocalHandOver: true, Batches: true},
+	traits:  lock.Traits{Waiting: lock.Racing, LocalHandOver: true, Batches: true},
 	wire:    hash,
 }

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"math"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -83,29 +84,48 @@ func (k Kind) AppendSeveral(dst []byte, form resp.ScriptForm, key string, owners
 	return script.AppendSeveral(dst, form, key, owners, taker, lease, table[k].counts, k.Channel(key, verb))
 }
 
-// Granted takes the answer to an acquire apart: the code, with the fencing token of a grant if the kind has
-// one; or of a refusal what the holder's lease has left, and the holder, if the answer says who that is.
-func (k Kind) Granted(v resp.Value) (code resp.Value, token int64, holder []byte) {
+// AppendJoin encodes the taking of a lock by an owner in the queue of those that wait.
+func (k Kind) AppendJoin(dst []byte, form resp.ScriptForm, q script.Queue, o script.Owner, lease time.Duration, looks bool) []byte {
+	return script.AppendJoin(dst, form, q, o, lease, table[k].counts, looks)
+}
+
+// Answer is what an acquire says.
+type Answer struct {
+	Code   resp.Value // granted, or what the holder's lease has left; the zero Value: no script says that
+	Token  int64      // of a grant: the fencing token, if the kind has one
+	Holder []byte     // of a refusal: the holder, if it says who that is
+	Behind int        // of a refusal in the queue: see lock.Outcome
+}
+
+// Granted takes the answer to an acquire apart.
+func (k Kind) Granted(v resp.Value) (a Answer) {
 	if v.Kind == respwire.KindInt && !table[k].counts {
-		return v, 0, nil
+		return Answer{Code: v}
 	}
-	if v.Kind != respwire.KindArray || v.Len() != 2 {
-		return resp.Value{}, 0, nil
+	if v.Kind != respwire.KindArray || v.Len() < 2 || v.Len() > 3 {
+		return Answer{}
 	}
+	known := true
 	v.Each(func(i int, e resp.Value) bool {
+		refused := a.Code.Int != script.Granted
 		switch {
 		case i == 0:
-			code = e
-		case e.Kind == respwire.KindBulk && code.Int != script.Granted:
-			holder = e.Bytes
-		case e.Kind == respwire.KindInt && code.Int == script.Granted && table[k].counts:
-			token = e.Int
+			a.Code = e
+		case i == 1 && e.Kind == respwire.KindBulk && refused:
+			a.Holder = e.Bytes
+		case i == 1 && e.Kind == respwire.KindInt && !refused && table[k].counts:
+			a.Token = e.Int
+		case i == 2 && e.Kind == respwire.KindInt && refused && e.Int >= -1 && e.Int <= math.MaxInt32:
+			a.Behind = int(e.Int)
 		default:
-			code = resp.Value{} // no script says that
+			known = false
 		}
-		return true
+		return known
 	})
-	return code, token, holder
+	if !known {
+		return Answer{}
+	}
+	return a
 }
 
 // Renewal is how grants of a kind are renewed. Those with the same one share scripts.

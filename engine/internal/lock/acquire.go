@@ -81,6 +81,9 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 	if c.Head && r.sub != nil && !(o.Result == Replied && o.Reply == HeldByOther) {
 		r.sub.Reset()
 	}
+	if c.Joins != JoinsNone {
+		r.joinReplied(c, o)
+	}
 	switch o.Result {
 	case Replied:
 		switch o.Reply {
@@ -107,7 +110,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 			case w != nil:
 				r.waitBehindWriter(w)
 			case next != nil && !r.tooMany(c, next):
-				r.refusedFor(o)
+				r.refusedFor(c, o)
 			case r.sub != nil:
 				r.sub.Reset()
 			}
@@ -125,15 +128,18 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 		}
 		a.unanswered(o, rd)
 	case WrongType:
-		if a != nil {
+		if a != nil && c.Joins == JoinsNone { // else it tries once more, and may have met the queue
 			a.fail(lockerr.Wrap(lockerr.ErrWrongType, o.Err), rd)
 		}
 	case Refused:
 		// An error from inside the script does not say what was written before it.
 		r.compensateAcquire(c, certain, o)
-		if a != nil {
+		if a != nil && c.Joins == JoinsNone {
 			a.fail(o.Err, rd)
 		}
+	}
+	if c.Head && r.sub != nil {
+		r.sub.moving = o.Moving
 	}
 }
 

@@ -134,6 +134,7 @@ type bell struct {
 	Subscription
 	at        clock.Instant
 	listening bool
+	calls     bool // it listens for them
 	of        int64
 }
 
@@ -146,6 +147,8 @@ func (l *lab) NewSubscription() *Subscription {
 func (w *bell) SetTimer(at clock.Instant)             { w.at = at }
 func (w *bell) Listen(_ *Entry, _ uint8, owner int64) { w.listening, w.of = true, owner }
 func (w *bell) Unlisten()                             { w.listening = false }
+func (w *bell) ListenForCalls(*Entry, uint8)          { w.calls = true }
+func (w *bell) UnlistenForCalls()                     { w.calls = false }
 
 // recordAttempt is the timer of a compensation.
 type note struct {

@@ -15,6 +15,9 @@ func (r *Entry) Advance(rd *Ready) {
 // everybody's way. driver.Table.Apply submits it after the shard's lock is
 // released, and the reply comes back to Replied.
 func (r *Entry) next(rd *Ready) {
+	if w := r.sub; w != nil && w.place != 0 && !r.keepsPlace() {
+		w.leaveQueue(certain)
+	}
 	if r.Cmd.Action != NoCommand || r.blocked != NotBlocked || r.endingContexts != 0 {
 		return
 	}
@@ -111,7 +114,7 @@ func (r *Entry) sendCompensations(rd *Ready) bool {
 			first = d
 		}
 		n++
-		alike = alike && d.minEnd == 0 && d.kind == first.kind
+		alike = alike && d.minEnd == 0 && d.kind == first.kind && !d.ofPlace
 	}
 	if first == nil {
 		return false
@@ -135,7 +138,7 @@ func (r *Entry) sendCompensations(rd *Ready) bool {
 // and while a slot moves the counter of tokens may be at another node than the lock, and a release
 // alone does not need it.
 func (r *Entry) mayTake(d *Compensation) bool {
-	if !r.Shard.Traits[d.kind].LocalHandOver {
+	if !r.Shard.Traits[d.kind].LocalHandOver || r.sub.joins(r.First()) {
 		return false
 	}
 	for _, list := range []*waitq.List[*Request]{&r.waiters, r.tries} {

@@ -53,6 +53,7 @@ type Outcome struct {
 	BatchReplies  [maxBatch]Reply // to each of Command.BatchedIDs, if so
 	TTL           time.Duration   // negative: the key has no expiry
 	Holder        []byte          // of an acquire that was refused: by whom, if that is known; not to be kept
+	Behind        int             // of an acquire that joined the queue, and was refused: the owners behind it; -1: it is in the front
 	Token         int64           // of an acquire: the fencing token, if the kind has one
 	Err           error           // what the server or the connection said, if anything
 	Sent, Now     clock.Instant

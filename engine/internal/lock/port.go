@@ -102,6 +102,10 @@ type SubscriptionPort interface {
 	// Unlisten gives it up.
 	Listen(r *Entry, kind uint8, owner int64)
 	Unlisten()
+	// ListenForCalls subscribes to the channel on which this engine is called to the front of the queue for
+	// the name. UnlistenForCalls gives it up.
+	ListenForCalls(r *Entry, kind uint8)
+	UnlistenForCalls()
 }
 
 // UnlockPort is the caller of an Unlock: Deliver is called without the lock.

@@ -26,7 +26,7 @@ func (r *Entry) replied(c *Command, o *Outcome, rd *Ready) {
 		r.extendReplied(c, o, rd)
 	case Decrementing, Releasing:
 		r.releaseReplied(c, o, rd)
-	case Compensating:
+	case Compensating, Withdrawing:
 		r.compensationReplied(c, o)
 	}
 	if o.Result == RetryLater {
@@ -43,6 +43,7 @@ func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 	}
 	if c.Head && r.sub != nil {
 		r.sub.Reset()
+		r.sub.answered()
 	}
 	if o.Result == Cancelled {
 		return
@@ -95,7 +96,7 @@ func (r *Entry) compensationReplied(c *Command, o *Outcome) {
 	if d.Entry == nil { // dropped while the command was out
 		return
 	}
-	if o.Result == Refused || o.Result == RetryLater {
+	if (o.Result == Refused || o.Result == RetryLater) && !d.ofPlace {
 		r.Shard.Refused(*o)
 	}
 	if o.Result == Unknown || o.Result == RetryLater {

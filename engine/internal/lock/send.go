@@ -4,7 +4,11 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 	c := &r.Cmd
 	c.Action, c.Head, r.headNext = Acquiring, head, !head
 	c.req, c.Kind, c.Lease, c.Acks = a, a.Kind, a.firstLease(), a.Acks
-	c.ID = r.drawOwner(a)
+	if head && r.sub.joins(a) {
+		c.ID, c.Joins = r.sub.join()
+	} else {
+		c.ID = r.drawOwner(a)
+	}
 	if h := a.writer(); h != nil && h.state == live {
 		c.hold = h
 		h.Root().mustRelease = true // the next one of its process may not have others beside it
@@ -55,6 +59,10 @@ func (r *Entry) sendCompensation(d *Compensation) {
 	c := &r.Cmd
 	c.Action = Compensating
 	c.compensation, c.ID, c.Kind, d.with = d, d.ID, d.kind, nil
+	if d.ofPlace {
+		c.Action = Withdrawing
+		return
+	}
 	r.finishRelease()
 }
 

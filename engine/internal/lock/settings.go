@@ -50,6 +50,7 @@ const (
 	Listening Waiting = iota // for a message
 	Queueing                 // in a queue on the server, each for a message to its owner; see fairqueue.go
 	Polling                  // a release is announced nowhere
+	Racing                   // as Listening, but of many engines that wait, only the first in a queue; see place.go
 )
 
 // ServerID names a server; 0 is none.

@@ -9,7 +9,7 @@ import (
 )
 
 // refusedFor puts the head to sleep after a refusal, or lets it try again at once.
-func (r *Entry) refusedFor(o *Outcome) {
+func (r *Entry) refusedFor(c *Command, o *Outcome) {
 	w := r.sub
 	if w == nil { // the try was the first one
 		w = r.ensureSubscription()
@@ -17,9 +17,11 @@ func (r *Entry) refusedFor(o *Outcome) {
 	}
 	w.holder = lockerr.ParseOwner(o.Holder)
 	action, d := w.Refused(o.TTL)
-	if action != waitq.Sleep {
-		return // ready again: next sends the try
+	if c.Joins != JoinsNone && w.joined(o) || action != waitq.Sleep {
+		return // it sleeps behind the front, or is ready again: next sends the try
 	}
+	w.answered() // in the front
+	w.listenForCalls(r.First())
 	w.listen() // the confirmation is an event: it makes the head try again
 	switch _, polls := r.headKind(); {
 	case polls:

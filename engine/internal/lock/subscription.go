@@ -19,6 +19,10 @@ type Subscription struct {
 	turnEnds shortInstant // see handover.go
 	Port     SubscriptionPort
 	res      *Entry
+	place    int64 // the owner in the queue at the server; 0: none; see place.go
+	stage    queueStage
+	kind     uint8 // of the queue
+	moving   bool  // the latest answer said that the slot of the name moves
 	over     bool
 	own      bool          // the channel is that of one owner
 	linger   bool          // nobody waits; the alarm ends the subscription
@@ -69,7 +73,7 @@ const movingPoll = 100 * time.Millisecond
 // linger keeps the subscription for a moment after the last waiter left, then ends it.
 func (r *Entry) linger() {
 	w := r.sub
-	if !w.Listening() || w.own || r.member != 0 || r.Shard.closing() {
+	if !w.Listening() && !w.listensForCalls() || w.own || r.member != 0 || r.Shard.closing() {
 		w.Port.SetTimer(0)
 		w.end()
 		return
@@ -94,6 +98,9 @@ func (w *Subscription) end() {
 	w.over = true
 	if w.Listening() {
 		w.Port.Unlisten()
+	}
+	if w.listensForCalls() {
+		w.Port.UnlistenForCalls()
 	}
 	w.res.sub = nil
 }

@@ -13,12 +13,13 @@ const (
 	TimeoutPrefix = "redisson_lock_timeout"
 )
 
-// Queue is what a fair lock needs to know beside its owner.
+// Queue is what a lock whose waiters queue needs to know beside its owner.
 type Queue struct {
 	Key     string
-	Channel Channel       // of which each owner has one, with its own name behind a colon
+	Channel Channel       // of which each owner, or engine, has one, with its own name behind a colon
 	Counts  bool          // who publishes learns whether anybody hears
-	Room    time.Duration // that each place in the queue counts
+	Room    time.Duration // that each place in the queue of a fair lock counts
+	Front   int           // how many of the others race; see lua/front.lua
 }
 
 // ChannelOf is the name of an owner's channel.

@@ -51,6 +51,10 @@ var (
 	State   = load("state")
 	Several = load("announce", "several")
 
+	// Of the queue of the engines that wait for a lock.
+	Join     = load("announce", "front", "join")
+	Withdraw = load("announce", "front", "withdraw")
+
 	// Of a fair lock.
 	Fair        = load("announce", "fairqueue", "fair")
 	FairRelease = load("announce", "fairqueue!", "fairrelease")
@@ -77,7 +81,7 @@ var (
 )
 
 var all = []*Script{
-	Acquire, Fenced, Fair, FairRelease, FairForce, Reenter, Leave, Release, Retire, Renew, Force, State, Several,
+	Acquire, Fenced, Fair, FairRelease, FairForce, Reenter, Leave, Release, Retire, Renew, Force, State, Several, Join, Withdraw,
 	ReadAcquire, ReadReenter, ReadRenew, Raise, RWRelease, RWForce, WriteAcquire, WriteRetire,
 	Counter,
 	PermitTake, PermitFree, PermitRenew, PermitSet, PermitCount,

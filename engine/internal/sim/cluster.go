@@ -86,7 +86,7 @@ func (c *cluster) split(t *slot, sha string, keys int) bool {
 		return false
 	}
 	switch s := model.BySHA[sha]; {
-	case model.IsFair(s):
+	case model.IsFair(s), s == script.Join:
 		return true // an empty queue is no key
 	case s == script.ReadAcquire, s == script.ReadReenter:
 		return true // one of the keys is not there

@@ -214,6 +214,8 @@ func takenBy(words []string) string {
 		return words[8]
 	case script.Fenced, script.Fair, script.ReadAcquire:
 		return words[6]
+	case script.Join:
+		return words[firstArg(words)]
 	case script.Several:
 		return words[3+firstArg(words)]
 	}
@@ -287,7 +289,7 @@ func (s *Sim) say(v *server, channel, verb, message string) (heard int) {
 	}
 	if c := s.cluster; c != nil && c.sharded && c.slots[resp.SlotOf(name)].at != v {
 		s.unheard(name)
-	} else {
+	} else if message == "0" { // else it says where somebody waits
 		s.announced[name] = s.now
 	}
 	for _, p := range s.processes {

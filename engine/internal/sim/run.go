@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +65,12 @@ func Run(seed uint64, story bool) Result {
 	case 2, 3:
 		s.favours = apart
 	}
-	for range 1 + s.random.IntN(3) {
+	s.front = 1 + s.random.IntN(2)
+	processes := 1 + s.random.IntN(3)
+	if s.random.IntN(8) == 0 {
+		processes += 3
+	}
+	for range processes {
 		s.newProcess()
 	}
 	if s.server.replica == nil {
@@ -162,7 +168,7 @@ func (s *Sim) stopRefusing() {
 // rest checks that a world in which nothing happens any more has nothing left.
 func (s *Sim) rest() {
 	for _, v := range s.servers {
-		if left := append(v.Record(), v.Queued(s.leaves)...); len(left) > 0 {
+		if left := slices.Concat(v.Record(), v.Queued(s.leaves), v.Waiting(s.leaves)); len(left) > 0 {
 			s.fail("at rest %s has %q", v.name, left)
 		}
 	}

@@ -152,6 +152,19 @@ func (w *HeadWait) Disconnected() Action {
 	return w.wake(true)
 }
 
+// Event notes any other event that makes the head try, paced if many names may have it together.
+func (w *HeadWait) Event(paced bool) Action {
+	w.gen++
+	return w.wake(paced)
+}
+
+// Outdate notes that the answer to a try that is out is older than what the head knows by now. It wakes
+// nobody.
+func (w *HeadWait) Outdate() { w.gen++ }
+
+// Asleep reports whether the head sleeps until an event or the alarm.
+func (w *HeadWait) Asleep() bool { return w.state == asleep }
+
 // Alarm notes that the sleep is over, or the turn that was skipped.
 func (w *HeadWait) Alarm() Action {
 	if w.state == skipping {

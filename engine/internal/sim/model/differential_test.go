@@ -51,7 +51,13 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		}
 		q := script.Queue{Key: key, Channel: ch, Counts: random.IntN(2) == 0, Room: time.Duration(1+random.IntN(3)) * time.Minute}
 		q.Channel.Verb = "PUBLISH"
-		switch random.IntN(30) {
+		switch random.IntN(36) {
+		case 30, 31, 32, 33, 34:
+			q.Front = 1 + random.IntN(2)
+			return script.AppendJoin(nil, resp.EvalSHA, q, o, lease(), random.IntN(3) == 0, random.IntN(2) == 0)
+		case 35:
+			q.Front = 1 + random.IntN(2)
+			return script.AppendWithdraw(nil, resp.EvalSHA, q, o)
 		case 20, 21, 22, 23:
 			return counterCall(random)
 		case 13, 14, 15, 16, 28, 29:
@@ -120,6 +126,10 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 			real.Do("DEL", key, script.Companion(script.QueuePrefix, key), script.Companion(script.TimeoutPrefix, key))
 			delete(model.Keys, key)
 			delete(model.lines, key)
+			if waits := script.Companion(script.WaitersPrefix, key); random.IntN(4) == 0 {
+				real.Do("DEL", waits)
+				delete(model.waits, waits)
+			}
 		}
 		if random.IntN(20) == 0 && model.Get("t") != nil {
 			real.Do("PEXPIRE", "t", "600000")
@@ -148,8 +158,8 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		if !sameAnswer(is, was, near) {
 			t.Fatalf("call %d, %s %q: the model answers %s, the server %v", i, BySHA[words[1]].Name, words[3:], show(is), was)
 		}
-		// A fair lock tells as many. Others have a second message for threads of Redisson.
-		if n := real.CommandStats()["publish"] - before; IsFair(BySHA[words[1]]) && is.Kind != wire.KindError && n != int64(messages-sent) {
+		// A queue tells as many. Others have a second message for threads of Redisson.
+		if n, s := real.CommandStats()["publish"]-before, BySHA[words[1]]; (IsFair(s) || s == script.Join || s == script.Withdraw) && is.Kind != wire.KindError && n != int64(messages-sent) {
 			t.Fatalf("call %d, %s %q: the model tells %d, and the server %d", i, BySHA[words[1]].Name, words[3:], messages-sent, n)
 		}
 		if left, right := model.valueOf("t"), real.Do("GET", "t"); left != right {
@@ -167,6 +177,10 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 			}
 			if left, right := model.queueOf(key), queueAt(real, key); !sameQueue(left, right, near) {
 				t.Fatalf("call %d, %s %q: the queue of %s is %v in the model, and %v on the server", i, BySHA[words[1]].Name, words[3:], key, left, right)
+			}
+			waits := script.Companion(script.WaitersPrefix, key)
+			if left, right := fmt.Sprint(model.waitersAt(waits)), fmt.Sprint(real.Do("ZRANGE", waits, "0", "-1")); left != right {
+				t.Fatalf("call %d, %s %q: %s is %v in the model, and %v on the server", i, BySHA[words[1]].Name, words[3:], waits, left, right)
 			}
 			reader := rwOwners[random.IntN(len(rwOwners))]
 			if random.IntN(2) == 0 {
@@ -205,6 +219,14 @@ func (v *Keyspace) queueOf(key string) (all []place) {
 		all = append(all, place{owner, q.scores[owner] - v.Milliseconds()})
 	}
 	return append(all, place{left: q.expire - v.Milliseconds()})
+}
+
+// waitersAt are the owners in a queue of engines.
+func (v *Keyspace) waitersAt(queue string) []string {
+	if q := v.waitingFor(queue); q != nil {
+		return q.owners
+	}
+	return []string{}
 }
 
 func queueAt(s *redistest.Server, key string) (all []place) {

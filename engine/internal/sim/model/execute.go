@@ -39,6 +39,9 @@ func (v *Keyspace) Execute(command, dst []byte) []byte {
 	if permit := permitScripts[s]; permit != nil {
 		return permit(v, v.Semaphore(keys[0]), args, dst)
 	}
+	if s == script.Withdraw {
+		return appendInt(dst, v.withdraw(keys, args))
+	}
 	if h := v.Get(keys[0]); h != nil && h.Text {
 		if s == script.Fair { // that looks at the queue first
 			v.purge(queueingOf(keys, args))
@@ -50,6 +53,8 @@ func (v *Keyspace) Execute(command, dst []byte) []byte {
 		return v.state(keys[0], dst)
 	case script.Several:
 		return v.several(keys, args, dst)
+	case script.Join:
+		return v.join(keys, args, dst)
 	case script.Fenced:
 		return v.fenced(keys[0], keys[1], args, dst)
 	}
@@ -98,9 +103,11 @@ func (v *Keyspace) Look(words []string) (reply []byte) {
 
 // appendHolder appends that a lock is held, and by whom.
 func (v *Keyspace) appendHolder(dst []byte, key string, code int64) []byte {
-	holder := slices.Sorted(maps.Keys(v.Get(key).Fields))[0]
-	return wire.AppendBulk(appendInt(append(dst, "*2\r\n"...), code), holder)
+	return wire.AppendBulk(appendInt(append(dst, "*2\r\n"...), code), v.holderOf(key))
 }
+
+// holderOf is one of the owners of a lock that is held.
+func (v *Keyspace) holderOf(key string) string { return slices.Sorted(maps.Keys(v.Get(key).Fields))[0] }
 
 // BySHA are the scripts that a Keyspace can execute.
 var BySHA = func() map[string]*script.Script {
@@ -111,7 +118,7 @@ var BySHA = func() map[string]*script.Script {
 		}
 	}
 	add(script.Renew, script.ReadRenew, script.Raise, script.Counter, script.PermitRenew)
-	add(script.State, script.Several, script.Fenced)
+	add(script.State, script.Several, script.Fenced, script.Join, script.Withdraw)
 	add(slices.Collect(maps.Keys(permitScripts))...)
 	add(slices.Collect(maps.Keys(queues))...)
 	add(slices.Collect(maps.Keys(rwScripts))...)

@@ -25,6 +25,7 @@ type Data struct {
 	Keys       map[string]*Hash
 	counters   map[string]int64 // those of fencing tokens, which nothing ends
 	lines      map[string]*line // those of fair locks
+	waits      map[string]*waiting
 	semaphores map[string]*Semaphore
 }
 
@@ -32,18 +33,21 @@ type Data struct {
 func New(now func() clock.Instant) *Keyspace {
 	return &Keyspace{now: now, Data: Data{
 		Keys: make(map[string]*Hash), counters: make(map[string]int64),
-		lines: make(map[string]*line), semaphores: make(map[string]*Semaphore),
+		lines: make(map[string]*line), waits: make(map[string]*waiting), semaphores: make(map[string]*Semaphore),
 	}}
 }
 
 // Clone copies it as it is now.
 func (d *Data) Clone() Data {
-	all := Data{maps.Clone(d.Keys), maps.Clone(d.counters), maps.Clone(d.lines), maps.Clone(d.semaphores)}
+	all := Data{maps.Clone(d.Keys), maps.Clone(d.counters), maps.Clone(d.lines), maps.Clone(d.waits), maps.Clone(d.semaphores)}
 	for key, h := range all.Keys {
 		all.Keys[key] = &Hash{maps.Clone(h.Fields), h.Expire, h.Text, h.Value}
 	}
 	for key, q := range all.lines {
 		all.lines[key] = q.clone()
+	}
+	for key, q := range all.waits {
+		all.waits[key] = q.clone()
 	}
 	for key, m := range all.semaphores {
 		all.semaphores[key] = &Semaphore{m.There, m.Value, maps.Clone(m.Held), m.All}

@@ -1,0 +1,58 @@
+-- join: take a free lock for an owner in its turn, or queue that owner; see front.
+-- KEYS[1] lock hash   KEYS[2] counter of tokens, if the lock has one   the last key: queue
+-- ARGV[6] lease, ms   ARGV[7] '1': the owner is behind the front, and has heard nothing for long
+-- -2, or {-2, token}: granted
+-- {ms left, an owner, n}: not yet, as acquire says it; n is -1 in the front, else the number of owners behind this one
+--
+-- A free lock is for the front, or while that is not full for anybody who asks. An owner behind it looks now and
+-- then. If it finds the lock free, the front did not take it, so it takes it, and the first of the front loses
+-- its place. (That one comes again when it asks, if it is alive.) If it finds the lock held, the front is told
+-- once more where it is.
+--
+-- The grant takes its owner out of the queue, and another comes into the front. A server that does not let this
+-- user, or anybody for want of memory, queue an owner has it race as one in the front.
+--
+-- A repeat finds the owner in the hash. The queue ends a minute after the last owner came or looked.
+local counts = #KEYS == 3
+local place = redis.call('ZRANK', KEYS[#KEYS], owner)
+local ttl = redis.call('PTTL', KEYS[1])
+local looks = ARGV[7] == '1'
+local mine = ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1
+if mine or ttl == -2 and (looks or (place or redis.call('ZCARD', KEYS[#KEYS])) < front) then
+  local token
+  if mine then
+    if ttl < tonumber(ARGV[6]) then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
+    token = counts and tonumber(redis.call('GET', KEYS[2]) or redis.call('INCR', KEYS[2]))
+  else
+    token = counts and redis.call('INCR', KEYS[2])
+    redis.call('HSET', KEYS[1], owner, 1)
+    local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[6])
+    if type(set) == 'table' then
+      redis.call('HDEL', KEYS[1], owner)
+      return set
+    end
+  end
+  if place then
+    redis.call('ZREM', KEYS[#KEYS], owner)
+    if place >= front and not mine then redis.call('ZREMRANGEBYRANK', KEYS[#KEYS], 0, 0) end
+    tell(front - 1)
+  end
+  return token and {-2, token} or -2
+end
+
+local set
+if place then
+  if looks and place >= front then tell(0) end
+else
+  local last = tonumber(redis.call('ZREVRANGE', KEYS[#KEYS], 0, 0, 'WITHSCORES')[2] or 0)
+  set = redis.pcall('ZADD', KEYS[#KEYS], last + 1, owner)
+end
+if type(set) ~= 'table' then
+  set = redis.pcall('PEXPIRE', KEYS[#KEYS], 60000)
+  if type(set) == 'table' then redis.call('ZREM', KEYS[#KEYS], owner) end
+end
+local behind = -1
+place = redis.call('ZRANK', KEYS[#KEYS], owner)
+if place and place >= front then behind = redis.call('ZCARD', KEYS[#KEYS]) - 1 - place end
+if ttl == -2 then return {1000, '', behind} end
+return {ttl, redis.pcall('HGETALL', KEYS[1])[1] or '', behind}

@@ -1,0 +1,151 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// waiting is the queue of the engines that wait for a lock. A Keyspace has it by its own key.
+type waiting struct {
+	owners []string
+	expire int64
+}
+
+func (q *waiting) clone() *waiting { return &waiting{slices.Clone(q.owners), q.expire} }
+
+// waitingFor returns the queue of a key, nil if there is none.
+func (v *Keyspace) waitingFor(queue string) *waiting {
+	q := v.waits[queue]
+	if q != nil && (len(q.owners) == 0 || v.Milliseconds() > q.expire) {
+		delete(v.waits, queue)
+		return nil
+	}
+	return q
+}
+
+// rank is ZRANK; -1 if the owner is not there.
+func (q *waiting) rank(owner string) int {
+	if q == nil {
+		return -1
+	}
+	return slices.Index(q.owners, owner)
+}
+
+func (q *waiting) remove(at int) { q.owners = slices.Delete(q.owners, at, at+1) }
+
+// called are the words that front.lua is told.
+type called struct {
+	queue, owner, channel, verb string
+	counts                      bool
+	front                       int
+}
+
+func calledOf(keys, args []string) called {
+	return called{keys[len(keys)-1], args[0], args[1], args[2], args[3] == "1", int(Number(args[4]))}
+}
+
+// tell tells the owners in the front, from a place on, that they are in it.
+func (v *Keyspace) tell(c called, place int) {
+	for range c.front + 100 {
+		q := v.waitingFor(c.queue)
+		if q == nil || place >= min(c.front, len(q.owners)) {
+			return
+		}
+		next := q.owners[place]
+		engine, _, _ := strings.Cut(next, ":")
+		if heard := v.say(c.channel+":"+engine, c.verb, next); heard == 0 && c.counts {
+			q.remove(place)
+		} else {
+			place++
+		}
+	}
+}
+
+func (v *Keyspace) join(keys, args []string, dst []byte) []byte {
+	c, key, lease, looks := calledOf(keys, args), keys[0], args[5], args[6] == "1"
+	counter := ""
+	if len(keys) == 3 {
+		counter = keys[1]
+	}
+	q := v.waitingFor(c.queue)
+	place, ttl := q.rank(c.owner), v.Left(key)
+	mine, ahead := v.Has(key, c.owner), place
+	if place < 0 && q != nil {
+		ahead = len(q.owners)
+	}
+	if mine || ttl == -2 && (looks || ahead < c.front) {
+		if ttl == -2 && counter != "" {
+			v.counters[counter]++
+		}
+		code := scripts[script.Acquire](v, key, []string{lease, c.owner})
+		if place >= 0 {
+			q.remove(place)
+			if place >= c.front && !mine {
+				q.remove(0)
+			}
+			v.tell(c, c.front-1)
+		}
+		if counter == "" {
+			return appendInt(dst, code)
+		}
+		return appendInt(appendInt(append(dst, "*2\r\n"...), code), v.counters[counter])
+	}
+	if place >= 0 {
+		if looks && place >= c.front {
+			v.tell(c, 0)
+		}
+	} else {
+		if q == nil {
+			q = new(waiting)
+			v.waits[c.queue] = q
+		}
+		q.owners = append(q.owners, c.owner)
+	}
+	behind := -1
+	if q = v.waits[c.queue]; q.rank(c.owner) >= 0 {
+		q.expire = v.Milliseconds() + 60_000
+		if place = q.rank(c.owner); place >= c.front {
+			behind = len(q.owners) - 1 - place
+		}
+	}
+	holder := ""
+	if ttl == -2 {
+		ttl = 1000
+	} else {
+		holder = v.holderOf(key)
+	}
+	dst = wire.AppendBulk(appendInt(append(dst, "*3\r\n"...), ttl), holder)
+	return appendInt(dst, int64(behind))
+}
+
+func (v *Keyspace) withdraw(keys, args []string) int64 {
+	c := calledOf(keys, args)
+	q := v.waitingFor(c.queue)
+	place := q.rank(c.owner)
+	if place < 0 {
+		return script.NotThere
+	}
+	if q.remove(place); place < c.front {
+		v.tell(c, c.front-1)
+	}
+	return script.Done
+}
+
+// Waiting says which owners, of those that count, wait in the queues.
+func (v *Keyspace) Waiting(counts func(owner string) bool) (list []string) {
+	for queue := range v.waits {
+		if q := v.waitingFor(queue); q != nil {
+			for _, owner := range q.owners {
+				if counts(owner) {
+					list = append(list, fmt.Sprintf("%s is in %s", owner, queue))
+				}
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
