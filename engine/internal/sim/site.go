@@ -74,7 +74,7 @@ func (p *process) newSite(i int) *site {
 		}
 	}
 	w := env.Env{
-		Front: s.front,
+		Front:  s.front,
 		Clock:  (*siteClock)(x),
 		Client: func(_ resp.Config, e env.Events) env.Client { x.events = e; return (*client)(x) },
 		Timers: func(wheel.Config) env.Timers { return (*timers)(x) },
