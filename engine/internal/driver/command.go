@@ -41,8 +41,8 @@ func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 		if k.Traits().Waiting == lock.Queueing {
 			return script.AppendFair(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Lease, cmd.Head)
 		}
-		if cmd.Joins != lock.JoinsNone {
-			return k.AppendJoin(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Lease, cmd.Joins == lock.Looks)
+		if cmd.Join != lock.NoJoin {
+			return k.AppendJoin(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Lease, cmd.Join == lock.Look)
 		}
 		if h := cmd.Writer(); h != nil {
 			return k.AppendBeside(dst, form, r.Name, owner, cmd.Lease, OwnerOf(r, h.Kind, h.ID))

@@ -81,7 +81,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 	if c.Head && r.sub != nil && !(o.Result == Replied && o.Reply == HeldByOther) {
 		r.sub.Reset()
 	}
-	if c.Joins != JoinsNone {
+	if c.Join != NoJoin {
 		r.joinReplied(c, o)
 	}
 	switch o.Result {
@@ -128,13 +128,13 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 		}
 		a.unanswered(o, rd)
 	case WrongType:
-		if a != nil && c.Joins == JoinsNone { // else it tries once more, and may have met the queue
+		if a != nil && c.Join == NoJoin { // else it tries once more, and may have met the queue
 			a.fail(lockerr.Wrap(lockerr.ErrWrongType, o.Err), rd)
 		}
 	case Refused:
 		// An error from inside the script does not say what was written before it.
 		r.compensateAcquire(c, certain, o)
-		if a != nil && c.Joins == JoinsNone {
+		if a != nil && c.Join == NoJoin {
 			a.fail(o.Err, rd)
 		}
 	}

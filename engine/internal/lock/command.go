@@ -22,14 +22,14 @@ const (
 	Withdrawing  // a compensation of a place in the queue
 )
 
-// Joins is how an acquire uses the queue at the server; see place.go.
-type Joins uint8
+// Join is how an acquire uses the queue at the server; see place.go.
+type Join uint8
 
 // The ways.
 const (
-	JoinsNone Joins = iota // not at all
-	JoinsRace              // for a place in it, or from the front
-	Looks                  // from behind the front, where nothing was heard for long
+	NoJoin    Join = iota // not at all
+	JoinQueue             // for a place in it, or from the front
+	Look                  // from behind the front, where nothing was heard for long
 )
 
 // Command is the one command of an entry that is in flight. From when it is sent until it
@@ -38,7 +38,7 @@ const (
 type Command struct {
 	Action     CommandKind
 	Head       bool     // acquiring: for the front of waiters, so the wait must hear of it
-	Joins      Joins    // acquiring: how it uses the queue at the server
+	Join       Join     // acquiring: how it uses the queue at the server
 	FirstAsync bool     // acquiring: the first command of a LockAsync, sent by that call
 	Kind       uint8    // the engine's, of the owner
 	Batched    uint8    // how many owners it releases beside what it is for: see send.go

@@ -8,13 +8,14 @@ import (
 )
 
 // polling is a kind whose waiters poll, fenced one whose grants are counted,
-// permits one that several hold, reading one that is joined.
+// permits one that several hold, reading one that is joined, racer one whose engines queue.
 const (
 	polling = 2
 	fenced  = 3
 	queued  = 4
 	permits = 5
 	reading = 6
+	racer   = 7
 )
 
 // lab is a shard, and a Port in which nothing happens by itself: it notes what it is asked for.
@@ -47,6 +48,7 @@ var kinds = []Traits{
 	queued:  {Waiting: Queueing},
 	permits: {Entries: PerGrant},
 	reading: {Entries: PerReader},
+	racer:   {Waiting: Racing, LocalHandOver: true, Batches: true},
 }
 
 func (l *lab) Now() clock.Instant                          { return l.now }

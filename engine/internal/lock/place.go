@@ -8,54 +8,64 @@ import (
 
 // Engines that wait for a name of a kind that is Racing queue at the server, so that a release wakes a few of
 // them, however many wait. The first places are the front: they listen for releases, and race for the lock. The
-// others sleep until a message to their engine alone says that they have come into the front.
+// others sleep until a message to their engine alone calls them to the front.
 //
-//	first try --refused--> subscribes to releases, and to the engine's channel
-//	confirmed --join-----> granted
-//	                   |-> in the front: sleeps; a release: joins again
-//	                   +-> behind: listens for no release, and sleeps; called to the front: listens, confirmed: joins again
+//	first try  --refused-->   listens for releases
+//	confirmed  --joins------> granted
+//	                      +-> in the front: a release makes it try again
+//	                      +-> behind it: listens for calls instead, and looks now and then
+//	called     --listens for releases, confirmed--> tries again, from the front
+//
+// An engine that finds itself behind for the first time listens for releases until it hears calls, and asks once
+// more then: nobody may have been able to call it before.
 //
 // A place is that of the name's wait, not of a request: a head that gives up leaves it to the next one. All
 // tries of the name's head are sent as its owner, until the server has granted one, or may have: the grant takes
 // the owner out of the queue. A place that nobody needs is given up by a compensation, as is one that may be lost:
 // bytes that lie in some buffer could queue the owner again after it has left.
 //
-// What may come late:
+// A call may be older, or newer, than the answer to a try:
 //
 //	this engine                     the server
-//	joins            ------------>  is behind
+//	joins            ------------>  it is behind
 //	                                others leave: it is in the front now
 //	  called         <------------
 //	  "behind"       <------------  the answer to the join
 //
-// The call counts as an event of the channel, so the older answer puts nobody to sleep (see waitq.HeadWait).
+// So a try that is out when a call comes is repeated if it is refused.
 
 // queueStage is how far a wait has come in the queue at the server.
 type queueStage uint8
 
 const (
-	unqueued  queueStage = iota // it does not use the queue yet
-	calling                     // the engine's channel was subscribed to, and is not confirmed
-	racing                      // it is confirmed: the next try joins, or races from the front
-	asking                      // such a try is out, and nothing was heard on the engine's channel since
-	behind                      // the latest try found it behind the front
-	queueless                   // the server refuses the queue, or the channel, to this user
+	uncalled  queueStage = iota // it has not been behind the front: it does not listen for calls
+	calling                     // it wants to, and the server has not confirmed that
+	racing                      // it does; the next try joins, or races from the front
+	asking                      // the same; that try is out, and no call has come since
+	behind                      // the same; it is behind the front
+	queueless                   // the server refuses the queue, or the channel of the calls, to this user
 )
 
-// joins reports whether the next try of the name's head is one in the queue. While the slot of the name moves
-// none is: a script has both keys or none.
+// joins reports whether the next try of the name's head is one in the queue: not the first one, and none while
+// the slot of the name moves, for a script has both keys or none.
 func (w *Subscription) joins(a *Request) bool {
-	return w != nil && a != nil && w.res.Shard.Traits[a.Kind].Waiting == Racing && w.res.hold == nil &&
-		!w.moving && (w.place != 0 || w.stage == racing || w.stage == behind)
+	if w == nil || a == nil || w.res.Shard.Traits[a.Kind].Waiting != Racing {
+		return false
+	}
+	return w.res.hold == nil && !w.moving && w.stage != queueless && (w.place != 0 || w.Hears() || w.hearsCalls())
+}
+
+func (w *Subscription) hearsCalls() bool {
+	return w.stage == racing || w.stage == asking || w.stage == behind
 }
 
 // join returns the owner that the name has in the queue, made if there is none, for a try that is sent.
-func (w *Subscription) join() (owner int64, how Joins) {
-	how = JoinsRace
-	switch w.stage {
-	case behind:
-		how, w.stage = Looks, asking
-	case racing:
+func (w *Subscription) join(a *Request) (owner int64, how Join) {
+	how, w.kind = JoinQueue, a.Kind
+	if w.stage == behind {
+		how = Look
+	}
+	if w.hearsCalls() {
 		w.stage = asking
 	}
 	for w.place == 0 {
@@ -64,65 +74,60 @@ func (w *Subscription) join() (owner int64, how Joins) {
 	return w.place, how
 }
 
-// listenForCalls subscribes to the engine's channel of the name, once.
-func (w *Subscription) listenForCalls(a *Request) {
-	if w.stage == unqueued && a != nil && w.res.Shard.Traits[a.Kind].Waiting == Racing {
-		w.stage, w.kind = calling, a.Kind
-		w.Port.ListenForCalls(w.res, a.Kind)
+// answered notes that the try in the queue is not out any more.
+func (w *Subscription) answered() {
+	if w.stage == asking {
+		w.stage = racing
 	}
 }
 
-func (w *Subscription) listensForCalls() bool { return w.stage != unqueued && w.stage != queueless }
-
-// joined takes in where the server says that a place is. It reports whether the head is behind the front: then it
-// sleeps, whatever it has heard of releases, or tries again, if it has heard of its place since it asked.
+// joined takes in where the server says that the place of the head is. It reports whether that is behind the
+// front, where it sleeps, or asks once more, and does not listen for releases.
 func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 	switch {
 	case o.Behind < 0 || w.stage == queueless:
+		w.answered()
 		return false
-	case w.stage == racing:
+	case w.stage == racing: // called since it asked
 		w.Reset()
-	default:
-		w.sleepBehind(o)
+		return true
+	case w.stage == uncalled:
+		w.stage = calling
+		w.Port.ListenForCalls(w.res, w.kind)
 	}
-	return true
-}
-
-// sleepBehind puts a head to sleep that is behind the front. Whoever is last looks after a second, the one before
-// after two, and so on: so somebody sees soon that all in the front have gone, and few ask.
-func (w *Subscription) sleepBehind(o *Outcome) {
-	most := LongestSleepMissed
-	if n := time.Duration(o.Behind+1) * waitq.Poll; n < most {
-		most = n
-	}
+	most := waitq.Poll // a call may be missed
 	if w.stage == asking {
-		w.stage = behind
-	} else { // a call may be missed
-		most = waitq.Poll
-	}
-	if w.Listening() {
-		w.Port.Unlisten()
-		w.Unlisten()
+		w.stage, most = behind, lookAfter(o.Behind)
+		if w.Listening() {
+			w.Port.Unlisten()
+			w.Unlisten()
+		}
 	}
 	w.Sleep()
 	w.Port.SetTimer(o.Now.Add(most/2 + w.res.Shard.Draw(most/2)))
+	return true
 }
 
-// CallsConfirmed is called when the server has confirmed the engine's channel. A try that waits for the other
-// one is not woken twice.
+// lookAfter is how long one that has so many behind it sleeps behind the front. The last one looks after a second,
+// the one before after two, and so on: so somebody sees soon that nobody in the front comes, and few look.
+func lookAfter(behind int) time.Duration {
+	return min(time.Duration(min(behind, 100)+1)*waitq.Poll, LongestSleepMissed)
+}
+
+// CallsConfirmed is called when the server has confirmed the channel of the calls: the head asks where its place
+// is, for it may have missed one.
 func (w *Subscription) CallsConfirmed(rd *Ready) {
 	if w.over || w.stage != calling {
 		return
 	}
 	w.stage = racing
-	if !w.Listening() || w.Hears() {
-		w.act(w.Event(w.place != 0), rd)
-	}
+	again := !w.Listening() // the connection was lost, and many names ask
+	w.act(w.Event(again), rd)
 }
 
 // Called is called when a message says that an owner of this engine is in the front.
 func (w *Subscription) Called(owner int64, rd *Ready) {
-	r := w.res
+	r, was := w.res, w.stage
 	switch {
 	case w.over:
 	case owner != w.place:
@@ -131,15 +136,10 @@ func (w *Subscription) Called(owner int64, rd *Ready) {
 			r.compensatePlace(owner, w.kind, certain)
 			r.Advance(rd)
 		}
-	default: // the answer to a try that is out may be older
-		w.Outdate()
-		was := w.stage
-		if was == asking || was == behind {
-			w.stage = racing
-		}
-		if was != behind {
-			return
-		}
+	case was == asking:
+		w.stage = racing
+	case was == behind:
+		w.stage = racing
 		w.listen() // the confirmation makes the head try
 		if w.Asleep() {
 			w.Port.SetTimer(r.Shard.Now().Add(waitq.Poll))
@@ -147,9 +147,9 @@ func (w *Subscription) Called(owner int64, rd *Ready) {
 	}
 }
 
-// CallsLost is called when the connection of the engine's channel was lost.
+// CallsLost is called when the connection of the calls was lost.
 func (w *Subscription) CallsLost(rd *Ready) {
-	if w.over || w.stage != racing && w.stage != asking && w.stage != behind {
+	if w.over || !w.hearsCalls() {
 		return
 	}
 	w.stage = calling
@@ -158,8 +158,8 @@ func (w *Subscription) CallsLost(rd *Ready) {
 	}
 }
 
-// CallsRefused is called when the server does not let this user listen to the engine's channel: it races as
-// one in the front, for this wait.
+// CallsRefused is called when the server does not let this user listen for calls: it races as one in the front,
+// for this wait.
 func (w *Subscription) CallsRefused(rd *Ready) {
 	if !w.over {
 		w.unqueue()
@@ -167,6 +167,9 @@ func (w *Subscription) CallsRefused(rd *Ready) {
 		w.res.Advance(rd)
 	}
 }
+
+// listensForCalls reports whether the channel of the calls is subscribed to.
+func (w *Subscription) listensForCalls() bool { return w.stage != uncalled && w.stage != queueless }
 
 // unqueue has the name wait without the queue.
 func (w *Subscription) unqueue() {
@@ -187,7 +190,7 @@ func (w *Subscription) leaveQueue(g certainty) {
 
 // keepsPlace reports whether anybody needs the place of the name.
 func (r *Entry) keepsPlace() bool {
-	if r.Cmd.Joins != JoinsNone {
+	if r.Cmd.Join != NoJoin {
 		return true // it is answered first
 	}
 	a := r.First()
@@ -229,11 +232,4 @@ func (r *Entry) joinReplied(c *Command, o *Outcome) {
 		w.leaveQueue(certain)
 	}
 	w.answered()
-}
-
-// answered notes that the try in the queue is not out any more.
-func (w *Subscription) answered() {
-	if w.stage == asking {
-		w.stage = racing
-	}
 }

@@ -5,7 +5,7 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 	c.Action, c.Head, r.headNext = Acquiring, head, !head
 	c.req, c.Kind, c.Lease, c.Acks = a, a.Kind, a.firstLease(), a.Acks
 	if head && r.sub.joins(a) {
-		c.ID, c.Joins = r.sub.join()
+		c.ID, c.Join = r.sub.join(a)
 	} else {
 		c.ID = r.drawOwner(a)
 	}

@@ -17,11 +17,9 @@ func (r *Entry) refusedFor(c *Command, o *Outcome) {
 	}
 	w.holder = lockerr.ParseOwner(o.Holder)
 	action, d := w.Refused(o.TTL)
-	if c.Joins != JoinsNone && w.joined(o) || action != waitq.Sleep {
+	if c.Join != NoJoin && w.joined(o) || action != waitq.Sleep {
 		return // it sleeps behind the front, or is ready again: next sends the try
 	}
-	w.answered() // in the front
-	w.listenForCalls(r.First())
 	w.listen() // the confirmation is an event: it makes the head try again
 	switch _, polls := r.headKind(); {
 	case polls:

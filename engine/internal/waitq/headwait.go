@@ -158,10 +158,6 @@ func (w *HeadWait) Event(paced bool) Action {
 	return w.wake(paced)
 }
 
-// Outdate notes that the answer to a try that is out is older than what the head knows by now. It wakes
-// nobody.
-func (w *HeadWait) Outdate() { w.gen++ }
-
 // Asleep reports whether the head sleeps until an event or the alarm.
 func (w *HeadWait) Asleep() bool { return w.state == asleep }
 

@@ -5,9 +5,8 @@
 -- {ms left, an owner, n}: not yet, as acquire says it; n is -1 in the front, else the number of owners behind this one
 --
 -- A free lock is for the front, or while that is not full for anybody who asks. An owner behind it looks now and
--- then. If it finds the lock free, the front did not take it, so it takes it, and the first of the front loses
--- its place. (That one comes again when it asks, if it is alive.) If it finds the lock held, the front is told
--- once more where it is.
+-- then. If it finds the lock free, the front did not come, so it takes the lock, and the whole front loses its
+-- places to the next ones. (Whoever of it is alive comes again when it asks.)
 --
 -- The grant takes its owner out of the queue, and another comes into the front. A server that does not let this
 -- user, or anybody for want of memory, queue an owner has it race as one in the front.
@@ -16,9 +15,8 @@
 local counts = #KEYS == 3
 local place = redis.call('ZRANK', KEYS[#KEYS], owner)
 local ttl = redis.call('PTTL', KEYS[1])
-local looks = ARGV[7] == '1'
 local mine = ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1
-if mine or ttl == -2 and (looks or (place or redis.call('ZCARD', KEYS[#KEYS])) < front) then
+if mine or ttl == -2 and (ARGV[7] == '1' or (place or redis.call('ZCARD', KEYS[#KEYS])) < front) then
   local token
   if mine then
     if ttl < tonumber(ARGV[6]) then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
@@ -34,16 +32,18 @@ if mine or ttl == -2 and (looks or (place or redis.call('ZCARD', KEYS[#KEYS])) <
   end
   if place then
     redis.call('ZREM', KEYS[#KEYS], owner)
-    if place >= front and not mine then redis.call('ZREMRANGEBYRANK', KEYS[#KEYS], 0, 0) end
-    tell(front - 1)
+    if place < front or mine then
+      tell(front - 1)
+    else
+      redis.call('ZREMRANGEBYRANK', KEYS[#KEYS], 0, front - 1)
+      tell(0)
+    end
   end
   return token and {-2, token} or -2
 end
 
 local set
-if place then
-  if looks and place >= front then tell(0) end
-else
+if not place then
   local last = tonumber(redis.call('ZREVRANGE', KEYS[#KEYS], 0, 0, 'WITHSCORES')[2] or 0)
   set = redis.pcall('ZADD', KEYS[#KEYS], last + 1, owner)
 end

@@ -84,21 +84,18 @@ func (v *Keyspace) join(keys, args []string, dst []byte) []byte {
 		code := scripts[script.Acquire](v, key, []string{lease, c.owner})
 		if place >= 0 {
 			q.remove(place)
+			from := c.front - 1
 			if place >= c.front && !mine {
-				q.remove(0)
+				q.owners, from = slices.Delete(q.owners, 0, c.front), 0
 			}
-			v.tell(c, c.front-1)
+			v.tell(c, from)
 		}
 		if counter == "" {
 			return appendInt(dst, code)
 		}
 		return appendInt(appendInt(append(dst, "*2\r\n"...), code), v.counters[counter])
 	}
-	if place >= 0 {
-		if looks && place >= c.front {
-			v.tell(c, 0)
-		}
-	} else {
+	if place < 0 {
 		if q == nil {
 			q = new(waiting)
 			v.waits[c.queue] = q

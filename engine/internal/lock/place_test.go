@@ -1,0 +1,353 @@
+package lock
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+)
+
+// race has somebody wait for the lock, of a kind whose engines queue.
+func (l *lab) race(r *Entry) *caller {
+	l.t.Helper()
+	if r.Detached {
+		l.attach(r)
+	}
+	c := new(caller)
+	c.Init(c)
+	c.Kind = racer
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
+	return c
+}
+
+// refuse answers a try: another has the lock, for a minute. In the queue it has so many behind it; -1: it is
+// in the front.
+func (l *lab) refuse(r *Entry, behind int) {
+	l.t.Helper()
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute, Behind: behind})
+}
+
+// joins fails the test unless a try is out that uses the queue so.
+func (l *lab) joins(r *Entry, how Join) {
+	l.t.Helper()
+	if l.is(r, Acquiring); r.Cmd.Join != how {
+		l.t.Fatalf("the try uses the queue as %d, want %d", r.Cmd.Join, how)
+	}
+}
+
+// queued has a name wait in the queue, with so many behind it.
+func (l *lab) queued(behind int) (*Entry, *caller, *bell) {
+	l.t.Helper()
+	r := l.name()
+	c := l.race(r)
+	l.refuse(r, 0)
+	w := r.sub.Port.(*bell)
+	l.does(w.Subscribed)
+	l.joins(r, JoinQueue)
+	l.refuse(r, behind)
+	if behind >= 0 {
+		l.does(w.CallsConfirmed)
+		l.joins(r, JoinQueue)
+		l.refuse(r, behind)
+	}
+	return r, c, w
+}
+
+func (l *lab) called(w *bell, owner int64) *Entry {
+	return l.does(func(rd *Ready) { w.Called(owner, rd) })
+}
+
+// The first try asks for nothing but the lock. The next one joins, once the server has confirmed the channel. Only
+// who finds itself behind the front listens for calls, and asks once more then.
+func TestPlace_FirstRefusal_JoinsAndListensForCallsOnlyBehindTheFront(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	l.race(r)
+	l.joins(r, NoJoin)
+	l.refuse(r, 0)
+	w := r.sub.Port.(*bell)
+	l.does(w.Subscribed)
+	l.joins(r, JoinQueue)
+	l.refuse(r, -1)
+	if l.is(r, NoCommand); w.calls {
+		t.Fatal("it listens for calls in the front")
+	}
+	l.does(w.OnMessage)
+	l.joins(r, JoinQueue)
+	l.refuse(r, 5)
+	if l.is(r, NoCommand); !w.calls || !w.listening || w.at.Sub(l.now) > time.Second {
+		t.Fatalf("behind: listens for calls %v, for releases %v, sleeps for %v", w.calls, w.listening, w.at.Sub(l.now))
+	}
+	l.does(w.CallsConfirmed)
+	l.joins(r, JoinQueue)
+}
+
+// In the front a release wakes it, and its owner stays the same.
+func TestPlace_InTheFront_RacesAtEachRelease(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, c, w := l.queued(-1)
+	owner := r.sub.place
+	for range 3 {
+		l.is(r, NoCommand)
+		l.does(w.OnMessage)
+		if l.joins(r, JoinQueue); r.Cmd.ID != owner {
+			t.Fatalf("it asks as %d, and queues as %d", r.Cmd.ID, owner)
+		}
+		l.refuse(r, -1)
+	}
+	l.does(w.OnMessage)
+	l.reply(r, Outcome{})
+	if c.hold == nil || c.hold.ID != owner || r.sub.place != 0 {
+		t.Fatalf("granted: %+v; place %d", c.hold, r.sub.place)
+	}
+}
+
+// Behind the front it listens for no release, and looks: after a second if it is the last, else later.
+func TestPlace_BehindTheFront_ListensForNoReleaseAndLooks(t *testing.T) {
+	t.Parallel()
+	for behind, most := range map[int]time.Duration{0: time.Second, 3: 4 * time.Second, 9: 10 * time.Second, 10000: 10 * time.Second} {
+		l := newLab(t)
+		r, _, w := l.queued(behind)
+		if d := w.at.Sub(l.now); w.listening || !w.calls || d < most/2 || d > most {
+			t.Fatalf("%d behind it: listens for releases %v, for calls %v, looks after %v", behind, w.listening, w.calls, d)
+		}
+		l.now = w.at
+		l.does(w.AlarmFired)
+		l.joins(r, Look)
+		l.refuse(r, behind)
+		l.is(r, NoCommand)
+	}
+}
+
+// One that is called listens, and races when it hears.
+func TestPlace_Called_ListensAndThenRaces(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, _, w := l.queued(50)
+	l.called(w, r.sub.place)
+	l.is(r, NoCommand)
+	if !w.listening || w.at.Sub(l.now) > time.Second {
+		t.Fatalf("listens %v, sleeps for %v", w.listening, w.at.Sub(l.now))
+	}
+	l.does(w.Subscribed)
+	l.joins(r, JoinQueue)
+}
+
+// What is heard of its place while a try is out is newer than the answer "behind". What is heard of releases
+// does not matter then.
+func TestPlace_HeardWhileATryIsOut_OutdatesTheAnswer(t *testing.T) {
+	t.Parallel()
+	for what, outdates := range map[string]bool{"called": true, "confirmed again": true, "a release": false} {
+		l := newLab(t)
+		r, _, w := l.queued(5)
+		l.called(w, r.sub.place)
+		l.does(w.Subscribed)
+		if what == "confirmed again" {
+			l.does(w.CallsLost)
+		}
+		switch l.is(r, Acquiring); what {
+		case "called":
+			l.called(w, r.sub.place)
+		case "confirmed again":
+			l.does(w.CallsConfirmed)
+		default:
+			l.does(w.OnMessage)
+		}
+		l.refuse(r, 7)
+		if outdates {
+			l.joins(r, JoinQueue)
+		} else if l.is(r, NoCommand); r.sub.stage != behind || w.listening {
+			t.Errorf("%s: stage %d, listens %v", what, r.sub.stage, w.listening)
+		}
+	}
+}
+
+// The place is the name's: whoever waits next has it.
+func TestPlace_HeadGivesUp_TheNextOneKeepsIt(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, c, w := l.queued(3)
+	second := l.race(r)
+	owner := r.sub.place
+	l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
+	l.is(r, NoCommand)
+	l.now = w.at
+	l.does(w.AlarmFired)
+	if l.joins(r, Look); r.Cmd.ID != owner {
+		t.Fatalf("it asks as %d, and the name's place is %d", r.Cmd.ID, owner)
+	}
+	l.reply(r, Outcome{})
+	if second.hold == nil {
+		t.Error("the second has no hold")
+	}
+}
+
+// When nobody waits any more, the place is given up, once.
+func TestPlace_NobodyWaits_IsGivenUp(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, c, _ := l.queued(3)
+	owner := r.sub.place
+	l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
+	if l.is(r, Withdrawing); r.Cmd.ID != owner {
+		t.Fatalf("%d is withdrawn, and the place was %d", r.Cmd.ID, owner)
+	}
+	l.reply(r, Outcome{})
+	l.is(r, NoCommand)
+	if r.compensations != nil || len(l.released) != 0 {
+		t.Errorf("left: %+v; released %v", r.View(), l.released)
+	}
+}
+
+// A try that is out when its caller gives up is answered first.
+func TestPlace_GivenUpWhileATryIsOut_IsWithdrawnAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	for _, granted := range []bool{false, true} {
+		l := newLab(t)
+		r, c, w := l.queued(-1)
+		owner := r.sub.place
+		l.does(w.OnMessage)
+		l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
+		l.is(r, Acquiring)
+		want := Withdrawing
+		if granted {
+			want = Compensating
+			l.reply(r, Outcome{})
+		} else {
+			l.refuse(r, -1)
+		}
+		if l.is(r, want); r.Cmd.ID != owner {
+			t.Errorf("granted %v: %d is given back, and the place was %d", granted, r.Cmd.ID, owner)
+		}
+	}
+}
+
+// A call for an owner that nobody waits as is answered: that place would keep others from the front. A storm of
+// them is answered one at a time.
+func TestPlace_CalledForAnother_WithdrawsThat(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, _, w := l.queued(3)
+	for owner := range int64(5) {
+		l.called(w, 1000+owner)
+	}
+	if l.is(r, Withdrawing); r.Cmd.ID != 1000 {
+		t.Fatalf("%d is withdrawn", r.Cmd.ID)
+	}
+	if l.reply(r, Outcome{}); r.compensations != nil || r.sub.stage != behind {
+		t.Errorf("left: %+v, stage %d", r.View(), r.sub.stage)
+	}
+}
+
+// A try without an answer may have taken the lock, or a place, and may yet: both are given back, at once, after a second
+// and after a lease, and the next try is another owner's.
+func TestPlace_TryWithoutAnAnswer_IsGivenBackThreeTimes(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, _, w := l.queued(-1)
+	owner := r.sub.place
+	l.does(w.OnMessage)
+	l.reply(r, Outcome{Result: Unknown})
+	sent := map[CommandKind]int{}
+	for end := l.now.Add(2 * l.cfg.Lease); l.now < end; l.now = l.now.Add(100 * time.Millisecond) {
+		for d := r.compensations; d != nil; d = d.next {
+			if n := d.Port.(*note); n.at != 0 && n.at <= l.now {
+				n.at = 0
+				l.does(func(rd *Ready) { n.Fired(l.now, rd) })
+				break
+			}
+		}
+		for r.Cmd.Action == Withdrawing || r.Cmd.Action == Compensating {
+			if r.Cmd.ID != owner {
+				t.Fatalf("%d is given back", r.Cmd.ID)
+			}
+			sent[r.Cmd.Action]++
+			l.reply(r, Outcome{})
+		}
+		if r.Cmd.Action == Acquiring {
+			if r.Cmd.ID == owner {
+				t.Fatal("the next try is the same owner's")
+			}
+			l.refuse(r, -1)
+		}
+	}
+	if sent[Withdrawing] != 3 || sent[Compensating] != 3 || r.compensations != nil {
+		t.Errorf("sent: %v; left %+v", sent, r.View())
+	}
+}
+
+// While the slot moves a script has not both keys: the place is given up, and tries ask for the lock alone.
+func TestPlace_SlotMoves_RacesWithoutTheQueue(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, _, w := l.queued(-1)
+	l.does(w.OnMessage)
+	l.reply(r, Outcome{Result: RetryLater, Moving: true})
+	l.is(r, NoCommand)
+	l.does(r.PauseOver)
+	l.is(r, Withdrawing)
+	l.reply(r, Outcome{})
+	l.joins(r, NoJoin)
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute, Moving: true})
+	l.does(w.OnMessage)
+	l.joins(r, NoJoin)
+	l.refuse(r, 0)
+	l.does(w.OnMessage)
+	l.joins(r, JoinQueue)
+}
+
+// Without a right to the queue, or to the engine's channel, it races.
+func TestPlace_Denied_RacesWithoutTheQueue(t *testing.T) {
+	t.Parallel()
+	for _, channel := range []bool{false, true} {
+		l := newLab(t)
+		r := l.name()
+		c := l.race(r)
+		l.refuse(r, 0)
+		w := r.sub.Port.(*bell)
+		l.does(w.Subscribed)
+		l.joins(r, JoinQueue)
+		if channel {
+			l.refuse(r, 3)
+			l.does(w.CallsRefused)
+		} else {
+			l.reply(r, Outcome{Result: Refused, Err: errors.New("NOPERM")})
+		}
+		for r.Cmd.Action == Compensating || r.Cmd.Action == Withdrawing {
+			l.reply(r, Outcome{})
+		}
+		l.joins(r, NoJoin)
+		l.refuse(r, 0)
+		if l.is(r, NoCommand); !w.listening || c.settled != 0 {
+			t.Fatalf("listens for releases %v; settled %d", w.listening, c.settled)
+		}
+		l.does(w.OnMessage)
+		l.joins(r, NoJoin)
+	}
+}
+
+// A lost connection may have cost it a call: it looks, and polls until it hears again.
+func TestPlace_CallsLost_LooksAndPolls(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, _, w := l.queued(50)
+	var listed *Entry
+	l.does(func(rd *Ready) { w.CallsLost(rd); listed = rd.Disconnected })
+	if listed != r {
+		t.Fatal("recovery does not list it")
+	}
+	l.does(func(rd *Ready) { r.Reconnected(nil, rd) })
+	l.joins(r, JoinQueue)
+	l.refuse(r, 50)
+	l.is(r, NoCommand)
+	if d := w.at.Sub(l.now); d > time.Second {
+		t.Errorf("it looks after %v, and may miss a call", d)
+	}
+	l.does(func(rd *Ready) { w.CallsConfirmed(rd); listed = rd.Disconnected })
+	l.does(func(rd *Ready) { r.Reconnected(nil, rd) })
+	l.joins(r, JoinQueue)
+}
