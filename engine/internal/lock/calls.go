@@ -104,13 +104,6 @@ func (h *Hold) Check(now clock.Instant, rd *Ready) error {
 // that nobody uses any more: a subscription that lingers, compensations that are idle.
 func (r *Entry) StopWaiting(rd *Ready) {
 	r.sub.stopLingering()
-	for d := r.compensations; d != nil; {
-		next := d.next
-		if d.idle() {
-			r.dropCompensation(d)
-		}
-		d = next
-	}
 	if r.hold != nil {
 		r.hold.Each(func(h *Hold) {
 			for ; h != nil; h = h.child {
@@ -121,6 +114,14 @@ func (r *Entry) StopWaiting(rd *Ready) {
 		})
 	}
 	r.failAll(rd)
+	r.leaveUnneededPlace()
+	for d := r.compensations; d != nil; {
+		next := d.next
+		if d.idle() {
+			r.dropCompensation(d)
+		}
+		d = next
+	}
 	r.Advance(rd)
 }
 

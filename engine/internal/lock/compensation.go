@@ -76,9 +76,9 @@ func (r *Entry) compensateGrant(h *Hold, until clock.Instant) {
 }
 
 // idle reports whether a compensation would only keep a closing engine: it was paid once, and is to be paid again
-// after a lease; or the server has forgotten the owner by itself.
+// after a lease; or the server has forgotten the owner by itself; or it is a place, and there is no connection.
 func (d *Compensation) idle() bool {
-	return !d.due || d.Entry.Shard.Now() >= d.until && !d.Entry.Cmd.carries(d)
+	return !d.due || d.ofPlace && d.Entry.blocked == Disconnected || d.Entry.Shard.Now() >= d.until && !d.Entry.Cmd.carries(d)
 }
 
 // extendWriterExpiry notes that a reader of the name, which is beside a writer, may be on the server until then.

@@ -15,9 +15,7 @@ func (r *Entry) Advance(rd *Ready) {
 // everybody's way. driver.Table.Apply submits it after the shard's lock is
 // released, and the reply comes back to Replied.
 func (r *Entry) next(rd *Ready) {
-	if w := r.sub; w != nil && w.place != 0 && !r.keepsPlace() {
-		w.leaveQueue(certain)
-	}
+	r.leaveUnneededPlace()
 	if r.Cmd.Action != NoCommand || r.blocked != NotBlocked || r.endingContexts != 0 {
 		return
 	}

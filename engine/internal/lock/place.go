@@ -133,7 +133,7 @@ func (w *Subscription) Called(owner int64, rd *Ready) {
 	case owner != w.place:
 		// A join ran late, or its wait has ended: nobody needs that place, and it keeps others from the front.
 		if !r.withdraws() {
-			r.compensatePlace(owner, w.kind, certain)
+			r.compensatePlace(owner, w.kind)
 			r.Advance(rd)
 		}
 	case was == asking:
@@ -173,7 +173,7 @@ func (w *Subscription) listensForCalls() bool { return w.stage != uncalled && w.
 
 // unqueue has the name wait without the queue.
 func (w *Subscription) unqueue() {
-	w.leaveQueue(certain)
+	w.leaveQueue()
 	if w.listensForCalls() {
 		w.Port.UnlistenForCalls()
 	}
@@ -181,26 +181,28 @@ func (w *Subscription) unqueue() {
 }
 
 // leaveQueue gives the place up, if there is one.
-func (w *Subscription) leaveQueue(g certainty) {
+func (w *Subscription) leaveQueue() {
 	if w.place != 0 {
-		w.res.compensatePlace(w.place, w.kind, g)
+		w.res.compensatePlace(w.place, w.kind)
 		w.place = 0
 	}
 }
 
-// keepsPlace reports whether anybody needs the place of the name.
-func (r *Entry) keepsPlace() bool {
-	if r.Cmd.Join != NoJoin {
-		return true // it is answered first
+// leaveUnneededPlace gives the place up if nobody needs it. A try that is out is answered first.
+func (r *Entry) leaveUnneededPlace() {
+	w, a := r.sub, r.First()
+	if w == nil || w.place == 0 || r.Cmd.Join != NoJoin || a != nil && r.Shard.Traits[a.Kind].Waiting == Racing && !w.moving {
+		return
 	}
-	a := r.First()
-	return a != nil && r.Shard.Traits[a.Kind].Waiting == Racing && !r.sub.moving
+	if w.leaveQueue(); a == nil && r.hold == nil {
+		r.lastAttempt = NoAnswer // as if the name was idle
+	}
 }
 
-// compensatePlace notes that an owner has a place in the queue that nobody needs, or may have. The queue ends by
-// itself, so an engine that closes does not wait long for the answer.
-func (r *Entry) compensatePlace(owner int64, kind uint8, g certainty) {
-	r.compensate(owner, kind, g, r.Shard.Config.Lease, r.Shard.Now()).ofPlace = true
+// compensatePlace notes that an owner has a place in the queue that nobody needs, or may have. One command is
+// enough: whoever is called as that owner later answers as it does here, or hears nothing, and is dropped.
+func (r *Entry) compensatePlace(owner int64, kind uint8) {
+	r.compensate(owner, kind, certain, 0, r.Shard.Now()).ofPlace = true
 }
 
 // withdraws reports whether a place is being given up.
@@ -224,12 +226,10 @@ func (r *Entry) joinReplied(c *Command, o *Outcome) {
 		return // see joined
 	case o.Result == Replied:
 		w.place = 0 // the grant took it
-	case o.Result == Unknown:
-		w.leaveQueue(inDoubt)
 	case o.Result == Refused, o.Result == WrongType: // for want of a right to the key, say
 		w.unqueue()
-	case o.Result == RetryLater && o.Begun:
-		w.leaveQueue(certain)
+	case o.Result == Unknown, o.Result == RetryLater && o.Begun:
+		w.leaveQueue()
 	}
 	w.answered()
 }

@@ -243,9 +243,9 @@ func TestPlace_CalledForAnother_WithdrawsThat(t *testing.T) {
 	}
 }
 
-// A try without an answer may have taken the lock, or a place, and may yet: both are given back, at once, after a second
-// and after a lease, and the next try is another owner's.
-func TestPlace_TryWithoutAnAnswer_IsGivenBackThreeTimes(t *testing.T) {
+// A try without an answer may have taken the lock, or a place, and may yet. The lock is given back at once, after a second
+// and after a lease, the place once; and the next try is another owner's.
+func TestPlace_TryWithoutAnAnswer_IsGivenBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, _, w := l.queued(-1)
@@ -275,7 +275,7 @@ func TestPlace_TryWithoutAnAnswer_IsGivenBackThreeTimes(t *testing.T) {
 			l.refuse(r, -1)
 		}
 	}
-	if sent[Withdrawing] != 3 || sent[Compensating] != 3 || r.compensations != nil {
+	if sent[Withdrawing] != 1 || sent[Compensating] != 3 || r.compensations != nil {
 		t.Errorf("sent: %v; left %+v", sent, r.View())
 	}
 }
