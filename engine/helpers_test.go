@@ -32,7 +32,11 @@ func behind(t testing.TB, change ...func(*Config)) (*redistest.Server, *faultpro
 
 func calls(s *script.Script) faultproxy.Match { return faultproxy.Is("EVALSHA", s.SHA) }
 
-func acquireOf(name string) faultproxy.Match { return scriptOn(script.Acquire, name) }
+// acquireOf matches the tries to take a lock, in the queue of the engines that wait or without it.
+func acquireOf(name string) faultproxy.Match {
+	first, joins := scriptOn(script.Acquire, name), scriptOn(script.Join, name)
+	return func(c faultproxy.Command) bool { return first(c) || joins(c) }
+}
 
 func releaseOf(name string) faultproxy.Match { return scriptOn(script.Release, name) }
 

@@ -94,18 +94,19 @@ type Answer struct {
 	Code   resp.Value // granted, or what the holder's lease has left; the zero Value: no script says that
 	Token  int64      // of a grant: the fencing token, if the kind has one
 	Holder []byte     // of a refusal: the holder, if it says who that is
-	Behind int        // of a refusal in the queue: see lock.Outcome
+	Behind int        // see lock.Outcome
 }
 
 // Granted takes the answer to an acquire apart.
 func (k Kind) Granted(v resp.Value) (a Answer) {
 	if v.Kind == respwire.KindInt && !table[k].counts {
-		return Answer{Code: v}
+		return Answer{Code: v, Behind: -1}
 	}
 	if v.Kind != respwire.KindArray || v.Len() < 2 || v.Len() > 3 {
 		return Answer{}
 	}
 	known := true
+	a.Behind = -1 // as one that does not queue
 	v.Each(func(i int, e resp.Value) bool {
 		refused := a.Code.Int != script.Granted
 		switch {

@@ -13,7 +13,7 @@ var mutants = []mutant{
 	{"internal/lock/acquire.go", "\tr.sub.stopLingering()\n}\n\n// acquireReplied", "}\n\n// acquireReplied", "a new waiter needs the subscription"},
 	{"internal/lock/verdict.go", "\t\tr.hold = h\n\t\tif w :=", "\t\tif w :=", "a hold keeps the others of its process out"},
 	{"internal/lock/verdict.go", "\th.begin(a, o.Now)\n\ta.grant(h, rd)\n\tif h.handOvers", "\ta.grant(h, rd)\n\tif h.handOvers", "a hold is renewed, or its end noticed"},
-	{"internal/lock/acquire.go", "\t\t\t\tr.refusedFor(o)\n", "", "a head that was refused sleeps until it is woken"},
+	{"internal/lock/acquire.go", "\t\t\t\tr.refusedFor(c, o)\n", "", "a head that was refused sleeps until it is woken"},
 	// Waiting.
 	{"internal/lock/sleep.go", "\tw.listen() // the confirmation is an event", "\t// the confirmation is an event", "without the channel nobody wakes the head"},
 	{"internal/lock/events.go", "\t\tw.act(w.Message(), rd)", "\t\tw.Message()\n\t\tw.act(waitq.Nothing, rd)", "a message wakes the head"},
@@ -90,7 +90,7 @@ var mutants = []mutant{
 	// Commands and recovery.
 	{"internal/lock/send.go", "\tc.ID = r.drawOwner(a)", "\tc.ID = 4711", "an owner is used for one grant"},
 	{"internal/lock/reply.go", "\tif r.block(Disconnected) { // otherwise it is listed already\n\t\trd.Disconnected = r\n\t}", "", "what could not be sent is sent later"},
-	{"internal/lock/reply.go", "\tif c.Head && r.sub != nil {\n\t\tr.sub.Reset()\n\t}", "", "a try that was not sent is over"},
+	{"internal/lock/reply.go", "\tif c.Head && r.sub != nil {\n\t\tr.sub.Reset()\n", "\tif c.Head && r.sub != nil {\n", "a try that was not sent is over"},
 	{"internal/lock/next.go", "\tif r.Cmd.Action != NoCommand || r.blocked != NotBlocked || r.endingContexts != 0 {", "\tif r.blocked != NotBlocked || r.endingContexts != 0 {", "a name has one command in flight"},
 	{"internal/lock/next.go", "if r.sendCompensations(rd) || r.serveHold(rd)", "if r.serveHold(rd)", "a compensation is paid"},
 	{"internal/lock/entry.go", "r.tries.Len() > 0 || r.compensations != nil ||", "r.tries.Len() > 0 ||", "a name with a compensation is kept"},
@@ -224,11 +224,11 @@ var mutants = []mutant{
 	{"internal/kind/kind.go", "\tif k.Polls() {\n", "\tif false {\n", "a release is announced nowhere"},
 	{"internal/lock/subscription.go", "!polls && w.Listen()", "(!polls || w.tries > 2) && w.Listen()", "who polls does not subscribe"},
 	// FencedMutex.
-	{"internal/kind/fenced.go", "lock.Traits{Batches: true}", "lock.Traits{LocalHandOver: true}", "each hold has a token of its own"},
+	{"internal/kind/fenced.go", "lock.Traits{Waiting: lock.Racing, Batches: true}", "lock.Traits{Waiting: lock.Racing, LocalHandOver: true}", "each hold has a token of its own"},
 	{"internal/kind/wire.go", "\t\tcase i == 0:", "\t\tcase i == 1:", "the token comes after the code"},
 	{"internal/lock/verdict.go", "\t\tif o.Token != 0 {", "\t\tif false {", "a hold has the token of its grant"},
 	{"internal/lock/hold.go", "\tif h = h.Root(); h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "\tif h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "a re-entry has the token of its hold"},
-	{"internal/driver/reply.go", "\t\tv, o.Token, o.Holder = ", "\t\tv, _, o.Holder = ", "a token reaches its hold"},
+	{"internal/driver/reply.go", "\t\tv, o.Token, o.Holder, o.Behind = answer.Code, answer.Token,", "\t\tv, o.Token, o.Holder, o.Behind = answer.Code, 0,", "a token reaches its hold"},
 	// FairMutex.
 	{"internal/lock/fairqueue.go", "\tif x.queued || a.state == trying {", "\tif false {", "who gives up leaves the queue"},
 	{"internal/lock/fairqueue.go", "\tif x.queued || a.state == trying {", "\tif x.queued {", "a try that is out may queue its owner"},
@@ -275,4 +275,20 @@ var mutants = []mutant{
 	// Of the attack on removals and refusals.
 	{"internal/counter/command.go", "\t\t\t\twhy = readsOnly\n", "", "rare: who only looks does not wait behind what is refused"},
 	{"internal/counter/close.go", " && (op.Kind != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
+	{"internal/lock/place.go", "\tcase w.stage == racing: // called since it asked\n\t\tw.Reset()\n\t\treturn true\n", "\tcase w.stage == racing: // called since it asked\n\t\tw.stage = asking\n", "a call outlives the older answer of a try that is out"},
+	{"internal/lock/place.go", "\t\tw.listen() // the confirmation makes the head try\n", "", "who is called to the front listens for releases"},
+	{"internal/lock/place.go", "\t\tif !r.withdraws() {\n\t\t\tr.compensatePlace(owner, w.kind)\n\t\t\tr.Advance(rd)\n\t\t}\n", "", "who is called, and waits no more, gives the place up"},
+	{"internal/lock/place.go", "\tfor w.place == 0 {\n\t\tw.place = w.res.Shard.NewID()\n\t}\n", "\tw.place = w.res.Shard.NewID()\n", "all tries in the queue are one owner's"},
+	{"internal/lock/place.go", "\tcase o.Result == Unknown, o.Result == RetryLater && o.Begun:\n\t\tw.leaveQueue()\n", "", "the next try after one without an answer is another owner's"},
+	{"internal/lock/place.go", "\t\tw.place = 0 // the grant took it\n", "", "an owner that was granted is used no more"},
+	{"internal/lock/place.go", "\tw.Sleep()\n\tw.Port.SetTimer(o.Now.Add(most/2 + w.res.Shard.Draw(most/2)))\n\treturn true\n", "\tw.Sleep()\n\tif w.Port.SetTimer(0); most > 0 {\n\t\treturn true\n\t}\n\treturn true\n", "who is behind the front looks now and then"},
+	{"internal/lock/place.go", "\tw.stage = racing\n\tagain := !w.Listening() // the connection was lost, and many names ask\n\tw.act(w.Event(again), rd)\n", "\tw.stage = behind\n", "who listens for calls asks once more where it is"},
+	{"internal/lock/place.go", "\tif !w.Listening() { // else it hears of it there\n\t\tw.act(w.Event(true), rd)\n\t}\n", "", "who may have missed a call asks where it is"},
+	{"internal/lock/place.go", "\tif w == nil || w.place == 0 ||", "\tif true || w == nil || w.place == 0 ||", "a place that nobody needs is given up"},
+	{"internal/lock/place.go", "\treturn w.res.hold == nil && !w.moving && w.stage", "\treturn w.res.hold == nil && w.stage", "while a slot moves nobody uses the queue"},
+	{"internal/lock/place.go", "\t\thow = Look\n", "", "who looks may take what the front leaves"},
+	{"internal/lock/next.go", "|| r.sub.joins(r.First()) {", "{", "a try that takes others along is none in the queue"},
+	{"internal/sim/model/queue.go", "\t\t\tv.tell(c, from)\n", "\t\t\tv.tell(c, from+c.front)\n", "a grant calls the next one to the front"},
+	{"internal/sim/model/queue.go", "\t\t\tq.remove(place)\n\t\t\tfrom := c.front - 1\n", "\t\t\tfrom := c.front - 1\n", "a grant takes its owner out of the queue"},
+	{"internal/sim/model/queue.go", "\tif q.remove(place); place < c.front {\n\t\tv.tell(c, c.front-1)\n\t}\n", "\tq.remove(place)\n", "who leaves the front calls the next one to it"},
 }

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,16 @@ func Clean(t testing.TB, s *redistest.Server, engines ...*engine.Engine) {
 	Eventually(t, "no channel is subscribed", func() bool { return len(channels(s)) == 0 })
 }
 
+// LockCount is how many keys the server has beside the queues of those that wait.
+func LockCount(s *redistest.Server) (n int) {
+	for _, key := range s.Do("KEYS", "*").([]any) {
+		if !strings.HasPrefix(key.(string), script.WaitersPrefix) {
+			n++
+		}
+	}
+	return n
+}
+
 // channels are those that somebody listens to, but for what the nodes of a cluster and sentinels
 // say to each other.
 func channels(s *redistest.Server) []any {
@@ -82,8 +93,15 @@ func ScriptOn(s *script.Script, name string) faultproxy.Match {
 	return func(c faultproxy.Command) bool { return is(c) && has(c) }
 }
 
-// Calls matches the calls of a script.
-func Calls(s *script.Script) fakenode.Match { return fakenode.Is("EVALSHA", s.SHA) }
+// Calls matches the calls of a script. A try in the queue of the engines that wait is an Acquire, too.
+func Calls(s *script.Script) fakenode.Match {
+	is := fakenode.Is("EVALSHA", s.SHA)
+	if s != script.Acquire {
+		return is
+	}
+	joins := fakenode.Is("EVALSHA", script.Join.SHA)
+	return func(c fakenode.Command) bool { return is(c) || joins(c) }
+}
 
 // Count is the owner's field on the server, "" if it is not there.
 func Count(t testing.TB, h *engine.Hold, all map[string]string) string {

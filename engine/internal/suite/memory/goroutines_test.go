@@ -67,7 +67,7 @@ func pendingCostNoGoroutines(t testing.TB, n, each int, heldBy func(i int) strin
 	}
 	// Their tries of one name go one after another, so their number alone says nothing.
 	testkit.Eventually(t, "each waits for the lock that is held, and has no other", func() bool {
-		return e.Stats().Waiting == n && e.Stats().InFlight == 0 && s.Do("DBSIZE") == int64(len(held.Parts()))
+		return e.Stats().Waiting == n && e.Stats().InFlight == 0 && testkit.LockCount(s) == len(held.Parts())
 	})
 	peak = 0
 	look("while they wait")
