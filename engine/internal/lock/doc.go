@@ -22,6 +22,7 @@
 //	a reply                       Entry.Replied
 //	a timer                       Fired, AlarmFired, PauseOver
 //	the channel                   Subscribed, OnMessage, ConnectionLost, ChannelRefused
+//	the channel of calls          CallsConfirmed, Called, CallsLost, CallsRefused
 //	a renewal                     Renewal, Renewed, Gone
 //	a hold is asked               Check
 //	contexts have ended           Entry.ContextsEnded
@@ -40,7 +41,7 @@
 //
 //	settings, outcome
 //	port, shard, entry, request, hold, grant, command, compensation, subscription, ready
-//	acquire, verdict, release, hold_end, extend, handover, readers, contexts, fairqueue, last_attempt, send, reply, sleep
+//	acquire, verdict, release, hold_end, extend, handover, place, readers, contexts, fairqueue, last_attempt, send, reply, sleep
 //	next
 //	calls, events, inspect
 package lock

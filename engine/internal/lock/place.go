@@ -104,11 +104,11 @@ func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 		}
 	}
 	w.Sleep()
-	w.Port.SetTimer(o.Now.Add(most/2 + w.res.Shard.Draw(most/2)))
+	w.Port.SetTimer(o.Now.Add(most*3/4 + w.res.Shard.Draw(most/2)))
 	return true
 }
 
-// lookAfter is how long one that has so many behind it sleeps behind the front. The last one looks after a second,
+// lookAfter is how long one that has so many behind it sleeps behind the front, more or less. The last one looks after a second,
 // the one before after two, and so on: so somebody sees soon that nobody in the front comes, and few look.
 func lookAfter(behind int) time.Duration {
 	return min(time.Duration(min(behind, 100)+1)*waitq.Poll, LongestSleepMissed)

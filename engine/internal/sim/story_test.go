@@ -77,6 +77,7 @@ func (w *story) notified() string {
 //	cut p=P1 [unsent=1] [late=1 by=1s] [away=1s] [pubsub]
 //	hang for=1s | pause p=P1 for=1s | kill p=P1 | take name=a silently
 //	refuse for=1s                      with BUSY
+//	front n=1                          so many race, before the first process; the others queue
 //	replica                            the server has a replica, before the first process
 //	cluster sharded_pubsub=on                two nodes, before the first process
 //	migrate name=a key=1s slot=1s      the key after a while, and then its slot
@@ -175,6 +176,8 @@ func (w *story) do(t *testing.T, d *datadriven.TestData) {
 		process().kill()
 	case "take":
 		w.rob(w.server, arg("name"), d.HasArg("silently"))
+	case "front":
+		d.ScanArgs(t, "n", &w.front)
 	case "replica":
 		w.server.replica = new(replica)
 		w.server.replicate()
@@ -242,7 +245,7 @@ func (w *story) pass(d time.Duration) {
 }
 
 func (w *story) show() {
-	for _, line := range w.server.Record() {
+	for _, line := range append(w.server.Record(), w.server.Waiting(func(string) bool { return true })...) {
 		w.tell("the server has %s", line)
 	}
 	for _, h := range w.Sim.holds {
