@@ -22,7 +22,7 @@ const (
 	Withdrawing  // a compensation of a place in the queue
 )
 
-// Join is how an acquire uses the queue at the server; see place.go.
+// Join is how an acquire uses the queue at the server; see queue.go.
 type Join uint8
 
 // The ways.

@@ -33,7 +33,7 @@ type Compensation struct {
 	with              *Compensation // the next that the same command settles
 	certainty         certainty
 	due               bool          // to be sent now
-	ofPlace           bool          // not a grant, but a place in the queue at the server: see place.go
+	ofPlace           bool          // not a grant, but a place in the queue at the server: see queue.go
 	sharedWithReaders bool          // others may keep it in the hash: see extendWriterExpiry
 	until             clock.Instant // by then the server has forgotten the owner by itself
 	lease             time.Duration // what a command of the owner that is still under way may give it

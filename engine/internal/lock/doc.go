@@ -41,7 +41,7 @@
 //
 //	settings, outcome
 //	port, shard, entry, request, hold, grant, command, compensation, subscription, ready
-//	acquire, verdict, release, hold_end, extend, handover, place, readers, contexts, fairqueue, last_attempt, send, reply, sleep
+//	acquire, verdict, release, hold_end, extend, handover, queue, readers, contexts, last_attempt, send, reply, sleep
 //	next
 //	calls, events, inspect
 package lock

@@ -65,7 +65,7 @@ type Extra struct {
 	Observed         any           // the engine's
 	Asked, Granted   clock.Instant // if it is Observed: when it was admitted, and granted
 
-	owner  int64 // at the server's queue; see fairqueue.go
+	owner  int64 // at the server's queue; see queue.go
 	queued bool  // it has been refused there
 
 	deadline     Deadline // what ends it by its own time

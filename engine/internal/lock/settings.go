@@ -48,9 +48,9 @@ type Waiting uint8
 // The ways.
 const (
 	Listening Waiting = iota // for a message
-	Queueing                 // in a queue on the server, each for a message to its owner; see fairqueue.go
+	Queueing                 // in a queue on the server, each for a message to its owner; see queue.go
 	Polling                  // a release is announced nowhere
-	Racing                   // as Listening, but of many engines that wait, only the first in a queue; see place.go
+	Racing                   // as Listening, but of many engines that wait, only the first in a queue; see queue.go
 )
 
 // ServerID names a server; 0 is none.

@@ -19,7 +19,7 @@ type Subscription struct {
 	turnEnds shortInstant // see handover.go
 	Port     SubscriptionPort
 	res      *Entry
-	place    int64 // the owner in the queue at the server; 0: none; see place.go
+	place    int64 // the owner in the queue at the server; 0: none; see queue.go
 	stage    queueStage
 	kind     uint8 // of the queue
 	moving   bool  // the latest answer said that the slot of the name moves
