@@ -102,10 +102,7 @@ func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 	most := waitq.Poll // a call may be missed
 	if w.stage == asking {
 		w.stage, most = behind, lookAfter(o.Behind)
-		if w.Listening() {
-			w.Port.Unlisten()
-			w.Unlisten()
-		}
+		w.unlisten()
 	}
 	w.Sleep()
 	w.Port.SetTimer(o.Now.Add(most*3/4 + w.res.Shard.Draw(most/2)))
@@ -229,7 +226,10 @@ func (r *Entry) joinReplied(c *Command, o *Outcome) {
 	case o.Result == Replied && o.Reply == HeldByOther:
 		return // see joined
 	case o.Result == Replied:
-		w.place = 0 // the grant took it
+		w.place = 0                                 // the grant took it
+		if w.hearsCalls() && r.waiters.Len() <= 1 { // it will be behind others again: it need not hear its own release
+			w.unlisten()
+		}
 	case o.Result == Refused, o.Result == WrongType: // for want of a right to the key, say
 		w.unqueue()
 	case o.Result == Unknown, o.Result == RetryLater && o.Begun:

@@ -93,12 +93,18 @@ func (w *Subscription) stopLingering() {
 	}
 }
 
+// unlisten gives the channel of releases up.
+func (w *Subscription) unlisten() {
+	if w.Listening() {
+		w.Port.Unlisten()
+		w.Unlisten()
+	}
+}
+
 // end gives the subscription up.
 func (w *Subscription) end() {
 	w.over = true
-	if w.Listening() {
-		w.Port.Unlisten()
-	}
+	w.unlisten()
 	if w.listensForCalls() {
 		w.Port.UnlistenForCalls()
 	}
