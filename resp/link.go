@@ -22,8 +22,8 @@ type endpoint interface {
 	// Attach takes over a connection after its handshake. After nil the link's down is called
 	// once, when that connection has ended; after an error it is not.
 	Attach(ls *socket.Loops, conn net.Conn) error
-	// Up reports whether there is a connection, and it has not been left.
-	Up() bool
+	// Err returns nil while there is a connection that has not been left, and else why not.
+	Err() error
 	// Leave ends the connection, if there is one, once everything in flight is answered.
 	Leave(err error)
 	// CheckAge is called every housekeepingEvery. now is the past if this process is
@@ -52,9 +52,9 @@ type endpoint interface {
 //     goroutine: attach            OnState(up) .... sees the loss  OnState(down)
 //     loop:              OnClose -> down: noted
 //
-//  3. mu.up is true from before OnState(up) until just before OnState(down). From leave on
-//     the link is down for all who ask (status), though OnState(down) has yet to come: what
-//     they would send now is refused.
+//  3. mu.up is true from before OnState(up) until just before OnState(down). For all who ask
+//     (status) the link is down earlier, from Leave or the end of the connection on, and the
+//     endpoint says why: what they would send now is refused.
 type link struct {
 	node     *node
 	role     Role
@@ -213,16 +213,6 @@ func (l *link) lostLocked(err error) State {
 	return l.stateLocked(err)
 }
 
-// leave has the connection made anew, once everything in flight is answered.
-func (l *link) leave(err error) {
-	l.mu.Lock()
-	if l.mu.up {
-		l.mu.last = err
-	}
-	l.mu.Unlock()
-	l.endpoint.Leave(err)
-}
-
 // backAfter reports whether the link is up again after a loss, or after an attempt that
 // failed, later than t.
 func (l *link) backAfter(t clock.Instant) bool {
@@ -291,7 +281,10 @@ func (l *link) status() (up bool, connects int, last error) {
 	l.mu.Lock()
 	up, connects, last = l.mu.up, l.mu.connects, l.mu.last
 	l.mu.Unlock()
-	return up && l.endpoint.Up(), connects, last
+	if up {
+		last = l.endpoint.Err()
+	}
+	return up && last == nil, connects, last
 }
 
 // The first attempt after a loss comes within backoffMin: the server may have

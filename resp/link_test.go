@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/internal/sockettest"
 	"github.com/pawl-lock/pawl/resp/internal/handshake"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
@@ -195,6 +198,49 @@ func TestLink_BlackHole_IsGivenUp(t *testing.T) {
 		s.Cont()
 		rec.Await(t, Subscribed)
 		eventually(t, "the lane is back", func() bool { return c.Up(RoleLane, 0) })
+	})
+}
+
+// Whoever learns that a connection has ended may ask at once why: the link hears of it last, when all
+// commands are completed and all channels know.
+func TestLink_ConnectionEnds_WhatItFailsKnowsWhy(t *testing.T) {
+	t.Parallel()
+	eachTransport(t, func(t *testing.T, cfg Config) {
+		n := fakenode.New(t)
+		n.On(fakenode.Is("ECHO"), fakenode.Drop())
+		cfg.Addr, cfg.Lanes = n.Addr(), 1
+		c := ready(t, cfg)
+		reason := func(role Role) error {
+			if c.Up(role, 0) {
+				return errors.New("it is up")
+			}
+			return c.LastError(role, 0)
+		}
+		var ofPubSub error
+		confirmed, lost := make(chan struct{}), make(chan struct{})
+		c.Subscribe(NewChannel("a", requesttest.HandlerFunc(func(ev ChannelEvent) {
+			switch ev {
+			case Subscribed:
+				close(confirmed)
+			case Disconnected:
+				ofPubSub = reason(RolePubSub)
+				close(lost)
+			}
+		})))
+		sockettest.Receive(t, confirmed, "the subscription")
+		var ofLane error
+		call := requesttest.NewCall(1)
+		call.Then = func(Reply) { ofLane = reason(RoleLane) }
+		c.Submit(0, call)
+		n.WaitFor(1, fakenode.Is("ECHO"))
+		n.Down()
+		var cut *request.Failure
+		if r := call.Await(t); !errors.As(r.Err, &cut) || ofLane != cut.Cause {
+			t.Errorf("a command failed with %v; its lane is down because of %v", r.Err, ofLane)
+		}
+		if sockettest.Receive(t, lost, "the loss"); !errors.Is(ofPubSub, io.EOF) && !errors.Is(ofPubSub, syscall.ECONNRESET) {
+			t.Errorf("a channel was lost, because of %v", ofPubSub)
+		}
 	})
 }
 

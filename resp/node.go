@@ -151,7 +151,7 @@ func (n *node) replace(err error) {
 	}
 	for _, l := range n.links {
 		if l.role != RolePubSub {
-			l.leave(err)
+			l.endpoint.Leave(err)
 		}
 	}
 }

@@ -209,7 +209,7 @@ func TestTopology_NodeClosed_PubSubEnds(t *testing.T) {
 	if err := closed.pubsub.Attach(c.loops, conn); err != nil {
 		return
 	}
-	eventually(t, "the connection has ended", func() bool { return !closed.pubsub.Up() })
+	eventually(t, "the connection has ended", func() bool { return closed.pubsub.Err() != nil })
 }
 
 // A node that is to be known by its hostname, and has none, is "?".

@@ -69,13 +69,14 @@ func lasting(first, later []Wait) (all []Wait) {
 	return all
 }
 
-// confirmed are the waits whose callers hold something, each with what the server says they hold.
+// confirmed are the waits whose callers hold something, each with what the server says they hold. A wait for what its caller
+// holds already is a re-entry: nobody else keeps it out.
 func confirmed(waits []Wait, on map[string]Found) (all []Wait) {
 	for _, w := range waits {
 		w.Under = slices.DeleteFunc(slices.Clone(w.Under), func(c Carried) bool {
 			return !slices.ContainsFunc(on[string(c.Name)].Owners, func(o Owner) bool { return o.ID == c.Owner })
 		})
-		if len(w.Under) > 0 {
+		if len(w.Under) > 0 && !w.holds(w.Name) {
 			all = append(all, w)
 		}
 	}
@@ -126,12 +127,10 @@ func guess(waits []Wait, on map[string]Found) (all []Wait) {
 		}
 	}
 	for _, w := range waits {
-		if len(w.Under) > 0 {
-			continue
-		}
-		if w.Under, w.Guessed = of[w.From.Engine], true; !w.holds(w.Name) {
+		if len(w.Under) == 0 {
+			w.Under, w.Guessed = of[w.From.Engine], true
 			all = append(all, w)
 		}
 	}
-	return append(all, confirmed(waits, on)...)
+	return confirmed(append(all, waits...), on)
 }

@@ -81,6 +81,22 @@ func TestConfirmed_WhatHasChanged_IsNoDeadlock(t *testing.T) {
 	}
 }
 
+// Two callers re-enter one hold, and their commands take long: each waits for what the other holds, too, and for
+// nobody else.
+func TestConfirmed_ReentriesOfOneHold_AreNoDeadlock(t *testing.T) {
+	t.Parallel()
+	a, b := Carried{Name: []byte("a"), Owner: "p:1"}, Carried{Name: []byte("b"), Owner: "q:1"}
+	holds := on([]string{"a", "", "p:1"}, []string{"b", "", "q:1"})
+	reenters := waitOf("p", "mutex", "a", time.Second, a)
+	if got := Cycles(confirmed([]Wait{reenters, reenters}, holds)); got != nil {
+		t.Errorf("two that re-enter: %v", got)
+	}
+	waits := confirmed([]Wait{reenters, waitOf("p", "mutex", "b", time.Second, a), waitOf("q", "mutex", "a", time.Second, b)}, holds)
+	if got := pick(waits, Cycles(waits)); len(got) != 1 || len(got[0]) != 2 {
+		t.Errorf("two that are in a deadlock, and one that re-enters: %+v", got)
+	}
+}
+
 // Waits under a hold have their place in an answer, however many others there are that have lasted for longer.
 func TestAnswer_ManyWaits_KeepsThoseUnderHolds(t *testing.T) {
 	t.Parallel()

@@ -271,6 +271,7 @@ var mutants = []mutant{
 	{"internal/inspect/deadlocks.go", "strings.HasPrefix(number, \"-\")", "number == \"\" && strings.HasPrefix(engine, \"-\")", "nobody holds what MinHold keeps taken"},
 	{"internal/inspect/deadlocks.go", "func(l *Wait) bool { return w.same(l, lookAgainAfter) }", "func(l *Wait) bool { return true }", "rare: a wait that ended between two looks is in no deadlock"},
 	{"internal/inspect/deadlocks.go", "func(o Owner) bool { return o.ID == c.Owner }", "func(o Owner) bool { return true }", "rare: the server knows who holds a lock"},
+	{"internal/inspect/deadlocks.go", " && !w.holds(w.Name)", "", "rare: who re-enters a hold waits for nobody else"},
 
 	// Of the attack on removals and refusals.
 	{"internal/counter/command.go", "\t\t\t\twhy = readsOnly\n", "", "rare: who only looks does not wait behind what is refused"},

@@ -68,9 +68,10 @@ func (h *held) askAlone(ctx context.Context) {
 	one := &held{user: &user{p: p, name: h.user.name + "\"", busy: true, inner: true}, names: h.names, reads: h.reads, watchdog: true, ctx: ctx, alone: new(alone)}
 	p.users = append(p.users, one.user)
 	carries := true
+	one.under = h
 	switch kind := s.random.IntN(4); {
 	case kind == 0:
-		one.ctx, carries = engine.Detach(ctx), false
+		one.ctx, one.under, carries = engine.Detach(ctx), nil, false
 	case kind == 1:
 		one.names, one.reads, carries = []string{others(h.names[0])[0]}, false, false
 	case kind == 2 && slices.Contains(plain, h.names[0]):

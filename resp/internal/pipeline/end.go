@@ -21,7 +21,7 @@ func (p *Pipeline) OnClose(err error) {
 	m.Lock()
 	m.dead = true
 	m.Unlock()
-	p.lane.ended(p)
+	p.lane.ended(p, err)
 
 	outcome := forfeit{
 		sent:    p.t.Sent(),

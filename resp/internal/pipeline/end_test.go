@@ -26,8 +26,8 @@ func TestPipeline_ConnectionEnds_ClassesByBytesTaken(t *testing.T) {
 	if p[1].reply.Sent == 0 || p[2].reply.Sent != 0 {
 		t.Errorf("stamps: %v for a command that was sent, %v for one that was not", p[1].reply.Sent, p[2].reply.Sent)
 	}
-	if l.Up() {
-		t.Error("still up")
+	if err := l.Err(); err != io.EOF {
+		t.Errorf("the connection has ended, because of %v", err)
 	}
 	late := submitTexts(l, "eeee")
 	late[0].wants(t, request.ErrNotSent, request.ErrDown)
@@ -274,7 +274,7 @@ func TestLane_ConnectionEnds_CompletesBeforeDown(t *testing.T) {
 				t.Errorf("down before %q was completed", one.text)
 			}
 		}
-		if l.Up() {
+		if l.Err() == nil {
 			t.Error("up while down runs")
 		}
 	}
@@ -311,8 +311,8 @@ func TestLane_ClosedWhileAConnectionOpens_StaysDown(t *testing.T) {
 	l.Close(request.ErrClosed)
 	tr := &scriptedTransport{sink: p, room: 1 << 30}
 	p.OnOpen(tr)
-	if l.Up() || tr.closed != request.ErrClosed {
-		t.Errorf("up: %v, the connection closed with %v", l.Up(), tr.closed)
+	if l.Err() == nil || tr.closed != request.ErrClosed {
+		t.Errorf("up: %v, the connection closed with %v", l.Err() == nil, tr.closed)
 	}
 	c := submitTexts(l, "a")
 	c[0].wants(t, request.ErrNotSent, request.ErrClosed)

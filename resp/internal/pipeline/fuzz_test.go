@@ -50,8 +50,8 @@ func FuzzPipeline(f *testing.F) {
 		for _, c := range h.calls {
 			h.judge(t, c)
 		}
-		if c := l.Counters(); c.InFlight != 0 || l.Up() {
-			t.Errorf("at the end: up %v, %+v", l.Up(), c)
+		if c := l.Counters(); c.InFlight != 0 || l.Err() == nil {
+			t.Errorf("at the end: up %v, %+v", l.Err() == nil, c)
 		}
 	})
 }

@@ -54,6 +54,7 @@ type Lane struct {
 		sync.Mutex
 		closed  bool
 		err     error    // the argument of Close
+		lost    error    // why the latest connection ended
 		retired Counters // of the connections that have ended
 	}
 }
@@ -80,7 +81,9 @@ func NewLane(cfg Config) *Lane {
 	if cfg.inlineDepth == 0 {
 		cfg.inlineDepth = defaultInlineDepth
 	}
-	return &Lane{cfg: cfg}
+	l := &Lane{cfg: cfg}
+	l.mu.lost = request.ErrDown
+	return l
 }
 
 // Attach gives the lane a fresh connection, after its handshake and without unread bytes. An
@@ -103,10 +106,14 @@ func (l *Lane) Attach(ls *socket.Loops, c net.Conn) error {
 // Connection returns the pipeline of the present connection, nil if there is none.
 func (l *Lane) Connection() *Pipeline { return l.current.Load() }
 
-// Up reports whether the lane has a connection that takes commands.
-func (l *Lane) Up() bool {
-	p := l.current.Load()
-	return p != nil && !p.left()
+// Err returns why the lane has no connection that takes commands, nil if it has one.
+func (l *Lane) Err() error {
+	if p := l.current.Load(); p != nil {
+		return p.left()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.lost
 }
 
 // Submit takes r over. Any goroutine; it never blocks. A lane that is down,
@@ -192,9 +199,10 @@ func (l *Lane) opened(p *Pipeline) (ok bool, err error) {
 }
 
 // ended is the counterpart of opened.
-func (l *Lane) ended(p *Pipeline) {
+func (l *Lane) ended(p *Pipeline, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.mu.lost = err
 	l.current.CompareAndSwap(p, nil)
 	c := p.counters()
 	c.InFlight = 0 // the caller is about to complete them

@@ -223,7 +223,7 @@ func TestLane_UnrulyServers_EveryRequestCompletes(t *testing.T) {
 					calls[g] = append(calls[g], c)
 					l.Submit(c)
 					if i%4 == 0 && errors.Is(c.Await(t).Err, request.ErrDown) {
-						sockettest.PollUntil(t, "the lane to be up", func() bool { return l.Up() || stop.Load() })
+						sockettest.PollUntil(t, "the lane to be up", func() bool { return l.Err() == nil || stop.Load() })
 					}
 				}
 			})
@@ -339,7 +339,7 @@ func TestLane_BlackHole_IsGivenUp(t *testing.T) {
 		now := l.cfg.Clock.Now()
 		l.CheckAge(now)
 		l.CheckAge(now.Add(l.cfg.CommandTimeout - time.Second))
-		if !l.Up() {
+		if l.Err() != nil {
 			t.Fatal("gave up early")
 		}
 		l.CheckAge(now.Add(l.cfg.CommandTimeout + time.Second))

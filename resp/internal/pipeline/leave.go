@@ -28,9 +28,9 @@ func (p *Pipeline) leave(err error) {
 	}
 }
 
-// left reports whether the connection is about to end.
-func (p *Pipeline) left() bool {
+// left returns why the connection is about to end, nil if it is not.
+func (p *Pipeline) left() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mu.leaving != nil
+	return p.mu.leaving
 }

@@ -27,8 +27,8 @@ func TestLane_Left_AnswersWhatIsInFlightAndTakesNothing(t *testing.T) {
 	l.Leave(errElsewhere)
 	l.Leave(errors.New("again"))
 	patient.wants(t, request.ErrNotSent, request.ErrDown)
-	if l.Up() {
-		t.Error("up, though it takes nothing")
+	if err := l.Err(); err != errElsewhere {
+		t.Errorf("it takes nothing, because of %v", err)
 	}
 	submitTexts(l, "d")[0].wants(t, request.ErrNotSent, request.ErrDown)
 

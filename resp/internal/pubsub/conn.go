@@ -26,6 +26,7 @@ type Endpoint struct {
 
 	bytesIn, bytesOut atomic.Uint64
 	current           atomic.Pointer[subConn] // between its OnOpen and its OnClose
+	lost              atomic.Pointer[error]   // why the latest connection ended
 	closed            atomic.Pointer[error]   // the argument of Close
 }
 
@@ -42,8 +43,16 @@ func (p *Endpoint) Counters() Counters {
 	return c
 }
 
-// Up reports whether it has a connection.
-func (p *Endpoint) Up() bool { return p.current.Load() != nil }
+// Err returns why it has no connection, nil if it has one.
+func (p *Endpoint) Err() error {
+	if p.current.Load() != nil {
+		return nil
+	}
+	if lost := p.lost.Load(); lost != nil {
+		return *lost
+	}
+	return request.ErrDown
+}
 
 // Attach takes over a connection after its handshake. An error means that down is not called for it.
 func (p *Endpoint) Attach(ls *socket.Loops, conn net.Conn) error {
@@ -197,6 +206,7 @@ func (c *subConn) OnWake() {
 
 func (c *subConn) OnClose(err error) {
 	defer c.endpoint.down(err) // even if a handler panics: the next connection mends what it missed
+	c.endpoint.lost.Store(&err)
 	c.endpoint.current.CompareAndSwap(c, nil)
 	c.subs.disconnected()
 }

@@ -98,7 +98,7 @@ func newLaneOf(t *testing.T, n *fakenode.Node, limit int) *Lane {
 			t.Errorf("closing the loops: %v", err)
 		}
 	})
-	sockettest.PollUntil(t, "the lane is up", plain.Up)
+	sockettest.PollUntil(t, "the lane is up", func() bool { return plain.Err() == nil })
 	return New(Config{
 		Plain:     plain,
 		Timeout:   time.Second,

@@ -89,7 +89,7 @@ func (l *Lane) Submit(r request.DurableRequest) { l.submit(&Member{request: r}) 
 func (l *Lane) submit(m *Member) {
 	m.lane = l
 	l.cfg.Wake()
-	if !l.cfg.Plain.Up() {
+	if l.cfg.Plain.Err() != nil {
 		l.cfg.Plain.Refuse(pipeline.Entry{Request: m.request, Asked: m.asked}, l.cfg.Plain.Refusal())
 		return
 	}

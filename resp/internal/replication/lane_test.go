@@ -230,7 +230,7 @@ func TestLane_Requests_AreCompletedOnce(t *testing.T) {
 			case i%length+1 == length:
 			case errors.Is(r.Err, request.ErrNotSent):
 				go func() {
-					sockettest.PollUntil(t, "it is up again", func() bool { return l.Plain().Up() })
+					sockettest.PollUntil(t, "it is up again", func() bool { return l.Plain().Err() == nil })
 					submit(i + 1)
 				}()
 			default:
