@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -276,7 +277,7 @@ func (s *Sim) checkHealthy() {
 		if s.server.Get(name) != nil || !s.awaited(name) || s.barred(name) || s.now < s.excused[name].Add(wakeUp) {
 			delete(s.free, name)
 		} else if since, was := s.free[name]; !was {
-			s.free[name] = freed{s.now, s.announced[name] == s.now, s.heard[name] == s.now, s.server.First(fair)}
+			s.free[name] = freed{s.now, s.announced[name] == s.now, s.heard[name] == s.now, s.server.First(fair), s.frontIsSilent(name)}
 		} else if limit := since.limit(name) + s.patienceFor(name, since); s.now.Sub(since.at) > limit {
 			s.fail("%s is free since %v, and somebody waits for it", name, s.now.Sub(since.at))
 		}
@@ -316,6 +317,8 @@ func (s *Sim) patienceFor(name string, since freed) time.Duration {
 	switch {
 	case name == spin:
 		return s.backoff.longest() * 3 / 2
+	case since.silent:
+		return lock.LongestSleepMissed * 5 / 4
 	case name != fair:
 		return 0
 	case since.heard && since.first != "" && since.first == s.server.First(fair):
@@ -332,6 +335,14 @@ type freed struct {
 	announced bool
 	heard     bool   // the message, by whom it is for
 	first     string // in the queue of the fair lock
+	silent    bool   // nobody in the front of its queue is alive
+}
+
+// frontIsSilent reports whether nobody in the front of the engines that wait for a name is alive. Then somebody
+// behind them looks, sooner or later.
+func (s *Sim) frontIsSilent(name string) bool {
+	owners := s.server.WaitersFor(name)
+	return len(owners) >= s.front && s.front > 0 && !slices.ContainsFunc(owners[:s.front], s.lives)
 }
 
 // limit is how long it may stay so. A head that knows of an expiry sleeps until then,

@@ -132,6 +132,14 @@ func (v *Keyspace) withdraw(keys, args []string) int64 {
 	return script.Done
 }
 
+// WaitersFor are the owners that wait for a lock, in order.
+func (v *Keyspace) WaitersFor(name string) []string {
+	if q := v.waitingFor(script.Companion(script.WaitersPrefix, name)); q != nil {
+		return q.owners
+	}
+	return nil
+}
+
 // Waiting says which owners, of those that count, wait in the queues.
 func (v *Keyspace) Waiting(counts func(owner string) bool) (list []string) {
 	for queue := range v.waits {
