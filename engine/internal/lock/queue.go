@@ -7,9 +7,9 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
-// Waiters queue at the server in two ways: those of a FairMutex each as an owner of its own, for the order; the
-// engines that wait for a Mutex each as one, so that a release wakes few of them.
-
+// Waiters queue at the server in two ways: those of a FairMutex for the order, each as an owner of its own; and the
+// engines that wait for a Mutex, each as one owner, so that a release wakes few of them.
+//
 // Engines that wait for a name of a kind that is Racing queue at the server, so that a release wakes a few of
 // them, however many wait. The first places are the front: they listen for releases, and race for the lock. The
 // others sleep until a message to their engine alone calls them to the front.
@@ -109,8 +109,9 @@ func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 	return true
 }
 
-// lookAfter is how long one that has so many behind it sleeps behind the front, more or less. The last one looks after a second,
-// the one before after two, and so on: so somebody sees soon that nobody in the front comes, and few look.
+// lookAfter is how long one that has so many behind it sleeps behind the front, a quarter more or less. The last one
+// looks after a second, the one before after two, and so on: so somebody sees soon that nobody in the front comes,
+// and few look.
 func lookAfter(behind int) time.Duration {
 	return min(time.Duration(min(behind, 100)+1)*waitq.Poll, LongestSleepMissed)
 }
@@ -163,6 +164,7 @@ func (w *Subscription) CallsLost(rd *Ready) {
 // for this wait.
 func (w *Subscription) CallsRefused(rd *Ready) {
 	if !w.over {
+		w.stage = uncalled // and nothing is to be given up there
 		w.unqueue()
 		w.Event(false)
 		w.res.Advance(rd)
@@ -186,6 +188,9 @@ func (w *Subscription) leaveQueue() {
 	if w.place != 0 {
 		w.res.compensatePlace(w.place, w.kind)
 		w.place = 0
+	}
+	if w.stage == behind { // the next place may be elsewhere
+		w.stage = racing
 	}
 }
 
@@ -226,8 +231,8 @@ func (r *Entry) joinReplied(c *Command, o *Outcome) {
 	case o.Result == Replied && o.Reply == HeldByOther:
 		return // see joined
 	case o.Result == Replied:
-		w.place = 0                                 // the grant took it
-		if w.hearsCalls() && r.waiters.Len() <= 1 { // it will be behind others again: it need not hear its own release
+		w.place = 0
+		if w.hearsCalls() && r.waiters.Len() <= 1 { // it will be behind others again, and need not hear its own release
 			w.unlisten()
 		}
 	case o.Result == Refused, o.Result == WrongType: // for want of a right to the key, say

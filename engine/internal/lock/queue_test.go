@@ -201,6 +201,10 @@ func TestPlace_NobodyWaits_IsGivenUp(t *testing.T) {
 	if r.compensations != nil || len(l.released) != 0 {
 		t.Errorf("left: %+v; released %v", r.View(), l.released)
 	}
+	l.race(r) // the subscription is there still, so it joins at once
+	if l.joins(r, JoinQueue); r.Cmd.ID == owner {
+		t.Error("the next one asks as an owner that was withdrawn")
+	}
 }
 
 // A try that is out when its caller gives up is answered first.

@@ -281,7 +281,7 @@ var mutants = []mutant{
 	{"internal/lock/queue.go", "\t\tif !r.withdraws() {\n\t\t\tr.compensatePlace(owner, w.kind)\n\t\t\tr.Advance(rd)\n\t\t}\n", "", "who is called, and waits no more, gives the place up"},
 	{"internal/lock/queue.go", "\tfor w.place == 0 {\n\t\tw.place = w.res.Shard.NewID()\n\t}\n", "\tw.place = w.res.Shard.NewID()\n", "all tries in the queue are one owner's"},
 	{"internal/lock/queue.go", "\tcase o.Result == Unknown, o.Result == RetryLater && o.Begun:\n\t\tw.leaveQueue()\n", "", "the next try after one without an answer is another owner's"},
-	{"internal/lock/queue.go", "\t\tw.place = 0                                  // the grant took it\n", "", "an owner that was granted is used no more"},
+	{"internal/lock/queue.go", "\t\tw.place = 0\n\t\tif w.hearsCalls()", "\t\tif w.hearsCalls()", "an owner that was granted is used no more"},
 	{"internal/lock/queue.go", "\tw.Sleep()\n\tw.Port.SetTimer(o.Now.Add(most*3/4 + w.res.Shard.Draw(most/2)))\n\treturn true\n", "\tw.Sleep()\n\tif w.Port.SetTimer(0); most > 0 {\n\t\treturn true\n\t}\n\treturn true\n", "who is behind the front looks now and then"},
 	{"internal/lock/queue.go", "\tw.stage = racing\n\tagain := !w.Listening() // the connection was lost, and many names ask\n\tw.act(w.Event(again), rd)\n", "\tw.stage = behind\n", "who listens for calls asks once more where it is"},
 	{"internal/lock/queue.go", "\tif !w.Listening() { // else it hears of it there\n\t\tw.act(w.Event(true), rd)\n\t}\n", "", "who may have missed a call asks where it is"},
