@@ -5,8 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/sim/model"
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // A FairMutex serves its waiters in the order in which their first try reached the server. The queue there
@@ -164,4 +166,48 @@ func (s *Sim) purged(key, owner string) {
 			}
 		}
 	}
+}
+
+// patienceFor is how much longer a name may stay free because it is the turn of somebody who has
+// died: each has some seconds, or, where nobody can know whether they hear, their time in the
+// queue. One whose turn it is, who hears that and stays, lives.
+func (s *Sim) patienceFor(name string, since freed) time.Duration {
+	switch {
+	case name == spin:
+		return s.backoff.longest() * 3 / 2
+	case since.silent:
+		return lock.LongestSleepMissed * 5 / 4
+	case name != fair:
+		return 0
+	case since.heard && since.first != "" && since.first == s.server.First(fair):
+		return settled
+	case s.cluster != nil && !s.cluster.sharded:
+		return time.Hour
+	}
+	return 30 * time.Second
+}
+
+// freed is when a name became free, and how.
+type freed struct {
+	at        clock.Instant
+	announced bool
+	heard     bool   // the message, by whom it is for
+	first     string // in the queue of the fair lock
+	silent    bool   // nobody in the front of its queue is alive
+}
+
+// frontIsSilent reports whether nobody in the front of the engines that wait for a name is alive. Then somebody
+// behind them looks, sooner or later.
+func (s *Sim) frontIsSilent(name string) bool {
+	owners := s.server.WaitersFor(name)
+	return len(owners) >= s.front && s.front > 0 && !slices.ContainsFunc(owners[:s.front], s.lives)
+}
+
+// limit is how long it may stay so. A head that knows of an expiry sleeps until then,
+// counted from when it was told, which a storm may have delayed. One that polls does not.
+func (f freed) limit(name string) time.Duration {
+	if f.announced || name == spin {
+		return wakeUp
+	}
+	return wakeUp + slowest
 }
