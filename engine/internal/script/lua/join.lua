@@ -35,7 +35,7 @@ if mine or ttl == -2 and (ARGV[7] == '1' or (place or redis.call('ZCARD', KEYS[#
     if place < front or mine then
       tell(front - 1)
     else
-      redis.call('ZREMRANGEBYRANK', KEYS[#KEYS], 0, front - 1)
+      redis.call('ZREM', KEYS[#KEYS], unpack(redis.call('ZRANGE', KEYS[#KEYS], 0, front - 1)))
       tell(0)
     end
   end
@@ -44,7 +44,7 @@ end
 
 local set
 if not place then
-  local last = tonumber(redis.call('ZREVRANGE', KEYS[#KEYS], 0, 0, 'WITHSCORES')[2] or 0)
+  local last = tonumber(redis.call('ZRANGE', KEYS[#KEYS], -1, -1, 'WITHSCORES')[2] or 0)
   set = redis.pcall('ZADD', KEYS[#KEYS], last + 1, owner)
 end
 if type(set) ~= 'table' then

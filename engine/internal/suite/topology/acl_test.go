@@ -114,6 +114,7 @@ func everyOperation(t *testing.T, s *redistest.Server, url string) {
 		t.Fatalf("the waiter: %v", err)
 	}
 	testkit.MustUnlock(t, h)
+	testkit.MustUnlock(t, testkit.MustLock(t, waiter.Mutex("orders:1"))) // it listens still
 
 	testkit.MustUnlock(t, testkit.MustLock(t, holder.Mutex("orders:cron"), engine.MinHold(50*time.Millisecond)))
 
