@@ -47,7 +47,8 @@
 // somebody deletes the semaphore. By the server's record no permit is lost or made, and what a
 // program was told had been done once. They re-enter, also where that must be refused; they make contexts, abandon,
 // and unlock twice; they extend leases, ask for the state of locks, and take them by force. They use
-// names that their engine has in use as another kind, and are told so at once.
+// names that their engine has in use as another kind, and are told so at once. Of the engines that wait for a
+// Mutex or a FencedMutex one or two race, and the others queue; an eighth of the worlds has three processes more.
 // Contexts of theirs end. Processes are paused, killed, closed and shut down. In two worlds of
 // nine the server is a cluster, whose slots move, with sharded messages or plain ones. In a
 // third of the others the servers have replicas, which lag behind and are promoted. A run has
@@ -104,6 +105,13 @@
 //	                                  release nobody has answered
 //	moved, migration,                 a slot that has moved, and one that moves; a lock that
 //	migration_force                   is taken away meanwhile
+//	queued, queued_late,              engines that queue: called to the front; a join that runs late, an
+//	queued_abandoned,                 owner that gives up
+//	queued_front_dies,                the front, which dies or is stopped; the holder, which dies
+//	queued_front_paused,
+//	queued_holder_dies
+//	queued_failover,                  a replica without the queue; a slot that moves
+//	queued_migration
 //
 // # Faults that came up
 //
