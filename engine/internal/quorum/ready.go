@@ -24,6 +24,6 @@ type Ready struct {
 
 // Request is a try that is to begin.
 type Request struct {
-	Server int
+	Member int
 	Try    Try
 }
