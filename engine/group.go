@@ -31,8 +31,6 @@ type group struct {
 	seen     *observation     // nil: nobody observes, or it is not held yet
 }
 
-func newGroup(locks int) *group { return &group{done: make(chan struct{}), left: locks} }
-
 // newHold makes the user's Hold of the whole. If the watchdog renews its locks it is watched: one
 // that is garbage, while one of its locks is held still, is reported.
 func (g *group) newHold(whole hold, renewed bool) *Hold {

@@ -27,9 +27,8 @@ type severalAcquisition struct {
 	opts    options
 	parents []*lockHold               // the lock is re-entered under them, or asked for beside them; nil: nowhere
 	held    weak.Pointer[heldContext] // where they were found, and those that join later are
-	group   *group
-	whole   severalHold    // what its Hold leads to
-	fut     *Future[*Hold] // until it is settled
+	whole   severalHold               // what its Hold leads to
+	fut     *Future[*Hold]            // until it is settled
 	seen    *observation
 	timer   taskTimer // of Machine.Due
 
@@ -44,8 +43,8 @@ func (all *several) start(ctx context.Context, o options, held *heldContext, par
 	if all.policy == quorum.All { // each ends the whole
 		ends = len(all.locks)
 	}
-	q := &severalAcquisition{all: all, locks: all.locks, opts: o, group: newGroup(ends), seen: seen}
-	q.whole = severalHold{q.group, q}
+	q := &severalAcquisition{all: all, locks: all.locks, opts: o, seen: seen}
+	q.whole.q, q.whole.done, q.whole.left = q, make(chan struct{}), ends
 	cfg := quorum.Config{Policy: all.policy, Order: all.order, Once: once}
 	if o.lease == 0 {
 		cfg.Renewal = all.locks[0].home.cfg.Lease / 3
@@ -179,11 +178,11 @@ func (q *severalAcquisition) settle(do *quorum.Ready) {
 	q.fut = nil
 	q.finish()
 	if do.Won {
-		q.group.observe(q.seen)
+		q.whole.observe(q.seen)
 	}
 	q.seen.finishAsync(do.Failed)
 	if do.Won {
-		fut.resolve(q.group.newHold(&q.whole, q.opts.lease == 0), nil)
+		fut.resolve(q.whole.newHold(&q.whole, q.opts.lease == 0), nil)
 	} else {
 		fut.resolve(nil, do.Failed)
 	}
@@ -297,7 +296,7 @@ func (v *vote) End(why error) {
 	q.mu.Unlock()
 	defer q.soon(&do) // even if a context of the user's panics
 	if ending != nil {
-		q.group.End(ending) // or waits for it
+		q.whole.End(ending) // or waits for it
 	}
 }
 

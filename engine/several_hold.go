@@ -13,7 +13,7 @@ import (
 
 // severalHold is a MultiLock or a QuorumLock that is held: by as many of its servers as it needs at least.
 type severalHold struct {
-	*group
+	group
 	q *severalAcquisition
 }
 
@@ -87,7 +87,7 @@ func (h *severalHold) acked() int {
 // left then is given back.
 func (h *severalHold) err() error {
 	q := h.q
-	if why := q.group.settle(nil); why != nil {
+	if why := q.whole.settle(nil); why != nil {
 		return why
 	}
 	q.mu.Lock()
@@ -105,13 +105,13 @@ func (h *severalHold) err() error {
 			}
 		}
 		if len(ends) == 0 { // they joined or left meanwhile
-			return q.group.settle(nil)
+			return q.whole.settle(nil)
 		}
 		q.mu.Lock()
 		why = q.Expired(ends)
 		q.mu.Unlock()
 	}
-	return q.group.settle(why)
+	return q.whole.settle(why)
 }
 
 // A re-entry does not follow to servers that join later, or that lost the lock and grant it
@@ -138,7 +138,7 @@ func (h *severalHold) unlockAsync(byUser bool) *Future[struct{}] {
 
 func (h *severalHold) unlockAll(byUser bool) *groupUnlock {
 	q := h.q
-	soon := byUser && q.group.endsSoon()
+	soon := byUser && q.whole.endsSoon()
 	why := h.err() // also by the clock
 	var do quorum.Ready
 	q.mu.Lock()
@@ -154,18 +154,18 @@ func (h *severalHold) unlockAll(byUser bool) *groupUnlock {
 		q.home.exec.Spawn(func() {
 			defer u.fut.resolve(struct{}{}, verdict) // when the contexts have ended
 			defer q.run(&do, false)                  // even if one of the user's ends the goroutine
-			q.group.End(why)
+			q.whole.End(why)
 		})
 		return u
 	}
-	ends := q.group.release(byUser)
+	ends := q.whole.release(byUser)
 	q.run(&do, false)
 	u := newGroupUnlock(q.home, holdsOf(votes), q.Need(), func(errs []error) error { return q.unreleased(votes, errs) })
 	u.ends = ends
 	q.mu.Lock()
 	q.unlocked = cmp.Or(q.unlocked, u)
 	q.mu.Unlock()
-	u.begin(q.group, soon)
+	u.begin(&q.whole.group, soon)
 	return u
 }
 

@@ -26,7 +26,7 @@ func TestMultiHold_ContextEnded_IsNotKept(t *testing.T) {
 		receive(t, ctx.Done())
 	}
 	eventually(t, "they are forgotten", func() bool {
-		g := h.h.(*severalHold).group
+		g := &h.h.(*severalHold).group
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.contexts.Len() == 0
