@@ -31,6 +31,7 @@ type severalAcquisition struct {
 	fut     *Future[*Hold]            // until it is settled
 	seen    *observation
 	timer   taskTimer // of Machine.Due
+	votes   []vote    // the first of each member
 
 	mu sync.Mutex
 	quorum.Machine
@@ -43,7 +44,7 @@ func (all *several) start(ctx context.Context, o options, held *heldContext, par
 	if all.policy == quorum.All { // each ends the whole
 		ends = len(all.locks)
 	}
-	q := &severalAcquisition{all: all, locks: all.locks, opts: o, seen: seen}
+	q := &severalAcquisition{all: all, locks: all.locks, opts: o, seen: seen, votes: make([]vote, len(all.locks))}
 	q.whole.q, q.whole.done, q.whole.left = q, make(chan struct{}), ends
 	cfg := quorum.Config{Policy: all.policy, Order: all.order, Once: once}
 	if o.lease == 0 {
@@ -267,8 +268,11 @@ func voteOf(v *quorum.Vote) *vote { return v.Port.(*vote) }
 // bind makes a vote of a hold, or returns why it has ended.
 func (q *severalAcquisition) bind(i int, l *Hold) (*quorum.Vote, error) {
 	h := l.h.(*lockHold)
-	v := &vote{of: q, hold: h}
-	v.Port, v.Member = v, i
+	v := &q.votes[i]
+	if v.of != nil { // somebody may know that one still
+		v = new(vote)
+	}
+	v.of, v.hold, v.Port, v.Member = q, h, v, i
 	if why := h.bind(v); why != nil {
 		return nil, why
 	}

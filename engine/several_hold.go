@@ -146,14 +146,14 @@ func (h *severalHold) unlockAll(byUser bool) *groupUnlock {
 	earlier := q.unlocked
 	q.mu.Unlock()
 	if q.Policy == quorum.Majority && (len(votes) == 0 || earlier != nil && earlier.done()) { // lost, or released before
-		verdict := why
+		verdict, rest := why, do
 		if why == ErrReleased {
 			verdict = withName(h.name(), ErrNotHeld)
 		}
 		u := newGroupUnlock(q.home, nil, 1, func([]error) error { return verdict })
 		q.home.exec.Spawn(func() {
 			defer u.fut.resolve(struct{}{}, verdict) // when the contexts have ended
-			defer q.run(&do, false)                  // even if one of the user's ends the goroutine
+			defer q.run(&rest, false)                // even if one of the user's ends the goroutine
 			q.whole.End(why)
 		})
 		return u

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
@@ -26,6 +27,7 @@ func (m *Machine) collect(do *Ready) {
 		return
 	}
 	m.Stage, m.since = Asking, m.Port.Now()
+	do.Ask = slices.Grow(do.Ask, len(m.Members))
 	for i := range m.Members {
 		if m.Members[i].Vote == nil {
 			m.ask(i, once, do)

@@ -369,6 +369,27 @@ func TestAll_CancelledBetweenTwoAttempts_Fails(t *testing.T) {
 	b.failed("y", errStopped, lockerr.ErrHeld)
 }
 
+// It is given up, and is granted the lock that it waited for all the same: the others are not tried. Of one
+// lock there are no others.
+func TestAll_GrantedWhileItIsCancelled_TriesNoOthers(t *testing.T) {
+	t.Parallel()
+	for _, wants := range []string{"x y", "y"} {
+		l := newAllLab(t, "x y")
+		l.locks["y"].owner = "somebody"
+		k := l.lock("a", wants)
+		l.run()
+		k.stop, k.story, l.locks["y"].owner = &lockerr.Cancel{Cause: errStopped}, nil, k
+		k.asked[len(k.wants)-1].tell(nil)
+		l.run()
+		if wants == "y" {
+			k.tells("has all")
+			continue
+		}
+		k.tells("gives back y", "fails for y")
+		k.failed("y", errStopped, lockerr.ErrHeld)
+	}
+}
+
 // One was held, the others have not answered when it is given up: what is known stands, and
 // no answer is no reason.
 func TestAll_CancelledWithoutAnAnswer_SaysWhatWasKnown(t *testing.T) {
