@@ -150,6 +150,13 @@ func (q *severalAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 		v.hold.unbind(v) // or its release would wait for v.End, on a goroutine
 		v.hold.unlockAsync(false)
 	}
+	if do.Withdraw {
+		var next quorum.Ready
+		q.mu.Lock()
+		q.GivenBack(&next)
+		q.mu.Unlock()
+		defer q.soon(&next)
+	}
 	for _, a := range do.Cancel {
 		a.(*acquisition).cancel(do.Why)
 	}

@@ -122,9 +122,25 @@ func (m *Machine) refusedBy(i int, do *Ready) {
 	}
 }
 
-// withdraw gives everything back, and waits for the lock that was refused, after a pause.
+// withdraw gives everything back. Until GivenBack is called that counts as an answer that is to come: a call that
+// fails meanwhile is told when nothing is held.
 func (m *Machine) withdraw(do *Ready) {
 	m.giveVotes(do)
+	m.out++
+	m.list(do)
+	do.Withdraw = true
+	for i := range m.Members {
+		m.Members[i].refusal = Refusal{}
+	}
+}
+
+// GivenBack goes on when everything has been given back: it waits for the lock that was refused, after a pause.
+func (m *Machine) GivenBack(do *Ready) {
+	m.out--
+	if m.stop != nil {
+		m.failStopped(m.last, do)
+		return
+	}
 	now, pause := m.Port.Now(), time.Duration(0)
 	if m.refusals > 0 {
 		took := time.Duration(0)
@@ -134,11 +150,7 @@ func (m *Machine) withdraw(do *Ready) {
 		pause = m.Port.Draw(min(max(firstPause, took)<<min(m.refusals, 16), max(longPause, longAttempts*took)))
 	}
 	m.refusals++
-	m.list(do)
 	m.Stage = Waiting
-	for i := range m.Members {
-		m.Members[i].refusal = Refusal{}
-	}
 	if pause == 0 {
 		m.ask(m.last.Member, waits, do)
 		return

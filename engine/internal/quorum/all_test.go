@@ -351,10 +351,10 @@ func TestAll_CancelledBetweenTwoAttempts_Fails(t *testing.T) {
 	l := newAllLab(t, "x y")
 	l.locks["y"].owner = "somebody"
 	a := l.lock("a", "x y")
-	l.until("a waits")
+	l.until("a gives back")
 	a.cancel(lockerr.Cancel{Cause: errStopped})
 	l.run()
-	a.tells("tries x y", "y refused", "withdraws", "gives back x", "waits for y", "y refused", "fails for y")
+	a.tells("tries x y", "y refused", "gives back x", "fails for y")
 	a.failed("y", errStopped, lockerr.ErrHeld)
 
 	// Or when it has the one that it waited for: the others are not tried.
@@ -449,7 +449,7 @@ func TestAll_CancelledWithoutAnAnswer_SaysWhatWasKnown(t *testing.T) {
 	// It was lost, and would have been tried again.
 	h := l.lock("h", "x y")
 	h.lost = 1
-	l.until("h waits")
+	l.until("h gives back")
 	h.cancel(stop)
 	l.run()
 	h.failed("x", errStopped, lockerr.ErrGrantTooLate, errGone)
@@ -457,7 +457,7 @@ func TestAll_CancelledWithoutAnAnswer_SaysWhatWasKnown(t *testing.T) {
 
 	// Closed says it all, but one that waits is told by its lock.
 	d := l.lock("d", "x y")
-	l.until("d waits")
+	l.until("d gives back")
 	d.cancel(lockerr.Cancel{Cause: lockerr.ErrClosed})
 	l.run()
 	d.failed("y", lockerr.ErrClosed)

@@ -70,6 +70,7 @@
 //	Lock, TryLock                  Begin
 //	a grant or a refusal           Reply
 //	the timer                      Tick
+//	a MultiLock is given back      GivenBack
 //	a context, Wait, Close         Cancel
 //	the hold of a vote has ended   Leave
 //	the hold is asked              Check and Expired, Until

@@ -43,7 +43,6 @@ type taker struct {
 	asked []*asking
 	held  []bool
 	lost  int // so many grants end before all are held
-	acts  int // that are due
 	story []string
 	ended int
 	has   bool // all
@@ -158,7 +157,7 @@ func (l *allLab) check() {
 			l.t.Fatalf("%s is asleep for ever in stage %d: %v", k, k.Stage, k.story)
 		case k.ended > 1 || k.ended > 0 && !k.has && k.Stage != Over:
 			l.t.Fatalf("%s has ended %d times, stage %d", k, k.ended, k.Stage)
-		case k.ended > 0 && !k.has && mine > 0 && k.acts == 0:
+		case k.ended > 0 && !k.has && mine > 0:
 			l.t.Fatalf("%s failed, and holds %d: %v", k, mine, k.story)
 		case (k.ended > 0) != k.has && k.err == nil:
 			l.t.Fatalf("%s failed without a reason: %v", k, k.story)
@@ -251,13 +250,14 @@ func (k *taker) does(transition func(do *Ready)) {
 		what = "waits"
 	case len(do.Ask) > 0:
 		what = "tries"
-	case len(do.Give) > 0 || do.Timer && k.Due != 0:
+	case do.Withdraw:
+		what = "gives back"
+	case do.Timer && k.Due != 0:
 		what = "pauses"
 	default:
 		return
 	}
-	k.acts++
-	k.l.later(k.name+" "+what, func() { k.acts--; k.run(&do) })
+	k.l.later(k.name+" "+what, func() { k.run(&do) })
 }
 
 func (k *taker) run(do *Ready) {
@@ -267,6 +267,9 @@ func (k *taker) run(do *Ready) {
 	for _, v := range do.Give {
 		k.held[v.Member] = false
 		k.l.release(k.wants[v.Member])
+	}
+	if do.Withdraw {
+		k.does(k.GivenBack)
 	}
 	switch {
 	case do.Won:

@@ -119,6 +119,7 @@ var mutants = []mutant{
 	{"internal/quorum/all.go", "\tm.giveVotes(do)\n", "", "what was granted is given back when another is refused"},
 	{"internal/quorum/all.go", "\tcase m.Stage == Asking || len(m.Members) == 1:\n", "\tcase true:\n", "one is not all"},
 	{"internal/quorum/all.go", "\tcase m.stop != nil:\n\t\tm.failStopped(m.last, do)\n", "", "rare: a call that is given up after its wait does not go on"},
+	{"internal/quorum/all.go", "\tif m.stop != nil {\n\t\tm.failStopped(m.last, do)\n\t\treturn\n\t}\n\tnow", "\tnow", "rare: a call that is given up between two attempts does not go on"},
 	{"internal/quorum/machine.go", "\tm.setDue(0, do)\n\tm.giveVotes(do)\n", "\tm.setDue(0, do)\n", "and when all of them are given up"},
 	// Extend, State, ForceUnlock.
 	{"internal/lock/extend.go", "\t\th.acknowledged(o.Sent, c.Lease)\n", "\t\th.acknowledged(o.Now, c.Lease)\n", "an Extend counts from its sending"},
