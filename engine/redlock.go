@@ -136,7 +136,7 @@ func (l QuorumLock) Name() string {
 //
 // When it is refused, it gives back what it has and waits at the first server that refused it, in the
 // order of the addresses, for a second at most. When that grants the lock, it asks the servers behind it.
-// After two waits that did not bring the lock it asks all at once again.
+// After two waits in vain it asks all at once again.
 //
 // The options are those of Mutex.Lock, for each of the servers, but not MinHold: a lock that
 // is given back would stay taken. The error is a *NotAcquiredError. It Is ErrHeld if others

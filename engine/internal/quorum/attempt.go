@@ -194,17 +194,13 @@ func (m *Machine) refused(c Count, due clock.Instant, do *Ready) {
 		}
 	}
 	m.list(do)
-	if m.first > 0 { // its wait was in vain: somebody may keep one of those behind it for ever
-		m.waited++
-		m.waitOrAsk(do)
-		return
-	}
-	at := -1
-	for _, i := range m.Order {
+	refusals, at := 0, -1
+	for _, i := range m.Order[m.first:] {
 		p := &m.Members[i]
 		if !p.refused() {
 			continue
 		}
+		refusals++
 		if p.refusal.State == Held {
 			at = i
 			break
@@ -212,6 +208,10 @@ func (m *Machine) refused(c Count, due clock.Instant, do *Ready) {
 		if at < 0 && p.refusal.Passes {
 			at = i
 		}
+	}
+	if refusals == 0 { // those behind the one that it has waited for are silent
+		m.waitOrAsk(do)
+		return
 	}
 	m.wait(at, do)
 }

@@ -177,22 +177,6 @@ func TestAttempt_TooFewServersBehind_BeginsAtTheFirst(t *testing.T) {
 	l.did("ask [waits 0] give [2] cancel [] look []")
 }
 
-// So it does when those behind it refuse, and that is a wait in vain: somebody may keep one of them for ever.
-func TestAttempt_ServersBehindRefuse_BeginsAtTheFirst(t *testing.T) {
-	t.Parallel()
-	l := refusedByAll(t, 3)
-	for _, next := range []string{"waits 0", "once 0 once 1 once 2"} {
-		l.grant(0)
-		l.refuse(1, held)
-		l.refuse(2, held)
-		l.waitsAt(1)
-		l.grant(1)
-		l.news()
-		l.refuse(2, held)
-		l.did("ask [" + next + "] give [1] cancel [] look []")
-	}
-}
-
 func TestAttempt_TwoWaitsInVain_AsksAskingAgain(t *testing.T) {
 	t.Parallel()
 	l := refusedByAll(t, 3)
@@ -405,8 +389,10 @@ func TestAttempt_CancelledAtEachStep_LeavesNothing(t *testing.T) {
 		func(l *lab) { l.refuse(1, held) },
 		func(l *lab) { l.refuse(2, held) },                  // waits at 1
 		func(l *lab) { l.grant(1) },                         // asks 2
-		func(l *lab) { l.leave(1, lock.NotRenewed, l.now) }, // waits at 0
+		func(l *lab) { l.leave(1, lock.NotRenewed, l.now) }, // waits at 1
 		func(l *lab) { l.refuse(2, held) },
+		func(l *lab) { l.ring(LongestWait / 2) },
+		func(l *lab) { l.refuse(1, held) }, // waits at 0
 		func(l *lab) { l.ring(LongestWait / 2) },
 		func(l *lab) { l.refuse(0, held) }, // asks all
 		func(l *lab) { l.grant(2) },

@@ -42,8 +42,8 @@
 //   - An attempt that cannot have a majority any more gives everything back. The contender then waits at
 //     the first server that refused it, in the order of the addresses, as a Lock does, for 1 s at most.
 //   - With the vote of that server it asks those behind it in the order.
-//   - After two waits that did not bring the lock it asks all at once again, so that a server which somebody
-//     keeps, or which hangs, decides nothing for longer.
+//   - After two waits in vain it asks all at once again, so that a server which somebody keeps, or
+//     which hangs, decides nothing for longer.
 //   - Once a server has refused it, a silent one is passed over after four of its round trips, and
 //     50 ms at least. Until that answers it is asked, but not waited for. While nobody has
 //     refused, all are waited for: the votes that are kept are in nobody's way.
@@ -53,8 +53,8 @@
 //
 // All contenders have the same order, and none waits while it keeps a vote. So they take turns at
 // one server, and of several the one that is farthest in the order wins. Where a contender
-// waits too far back for a majority behind it, or has waited and is refused behind it, it begins at the
-// first again: if it asked those before instead, two contenders could refuse each other again and again.
+// waits too far back for a majority behind it, it begins at the first again: if it asked those before
+// instead, two contenders could refuse each other again and again.
 //
 // # The package
 //
