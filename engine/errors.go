@@ -250,9 +250,6 @@ func withKind(what, name string, err error) error {
 	return lockerr.WithName(what, name, err)
 }
 
-// passes reports whether waiting may help after a refusal.
-func passes(err error) bool { return lockerr.MayPass(err.(*NotAcquiredError).Err) }
-
 // unavailable is ErrUnavailable, with what keeps the connection from being made, else
 // with why, which may be nil.
 func (e *Engine) unavailable(route uint64, why error) error {

@@ -11,12 +11,13 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
-// group is the end that several locks share. That of a multiHold is brought by the first lock
-// that ends, which has the group among its contexts: so it comes before the release of the
-// lock, and before others can have the lock. A quorumHold decides about its own; see quorum.
+// group is the end that several locks share. When it comes, package quorum decides: with the end of one of
+// them, which has a vote among its contexts. So it comes before the release of that lock, and before others can
+// have it.
 //
 // It leads to no Hold, so that one that was dropped can be noticed.
 type group struct {
@@ -29,8 +30,6 @@ type group struct {
 	left     int              // of its locks, or 1, whose end ends that watch
 	seen     *observation     // nil: nobody observes, or it is not held yet
 }
-
-func newGroup(locks int) *group { return &group{done: make(chan struct{}), left: locks} }
 
 // newHold makes the user's Hold of the whole. If the watchdog renews its locks it is watched: one
 // that is garbage, while one of its locks is held still, is reported.
@@ -210,14 +209,13 @@ type groupUnlock struct {
 	eng   *Engine
 	of    []*lockHold
 	each  []*unlocking
-	need  int                 // releases that succeed; then the rest goes on by itself
 	ends  bool                // it has ended the whole, which no other Unlock has
 	judge func([]error) error // makes one error of those of the locks
 
-	mu           sync.Mutex
-	left, failed int
-	now, before  int // released by this call, and by an earlier one
-	settled      bool
+	mu      sync.Mutex
+	count   quorum.Count // of the releases: with as many as it needs, the rest goes on by itself
+	now     int          // released by this call, not by an earlier one
+	settled bool
 }
 
 func (u *groupUnlock) executor() *executor.Executor { return &u.eng.exec }
@@ -227,7 +225,7 @@ func (u *groupUnlock) drop(struct{})                {}
 func newGroupUnlock(e *Engine, of []*lockHold, need int, judge func([]error) error) *groupUnlock {
 	u := &groupUnlock{
 		eng: e, of: of, each: make([]*unlocking, len(of)),
-		need: need, judge: judge, left: len(of),
+		judge: judge, count: quorum.Count{Members: len(of), Need: need, Pending: len(of)},
 	}
 	u.fut.source = u
 	for i, h := range of {
@@ -275,16 +273,14 @@ func (u *groupUnlock) releaseFrom(i int) {
 // oneEnded settles the whole when all have an answer, or enough.
 func (u *groupUnlock) oneEnded(_ struct{}, err error) {
 	u.mu.Lock()
-	u.left--
-	switch {
-	case err == nil:
+	u.count.Pending--
+	if err == nil {
 		u.now++
-	case isNotHeld(err):
-		u.before++
-	default:
-		u.failed++
 	}
-	settle := !u.settled && (u.left == 0 || u.need < len(u.of) && (u.enough() || u.failed > len(u.of)-u.need))
+	if err == nil || isNotHeld(err) {
+		u.count.Granted++
+	}
+	settle := !u.settled && (u.count.Pending == 0 || u.count.Need < len(u.of) && u.count.Result() != quorum.Pending)
 	u.settled = u.settled || settle
 	u.mu.Unlock()
 	if settle {
@@ -300,7 +296,7 @@ func (u *groupUnlock) done() bool {
 }
 
 // enough reports whether as many have been released as are needed. The caller holds mu.
-func (u *groupUnlock) enough() bool { return u.now+u.before >= u.need }
+func (u *groupUnlock) enough() bool { return u.count.Result() == quorum.Won }
 
 func (u *groupUnlock) wait(ctx context.Context, whole hold) error {
 	if ctx == nil {

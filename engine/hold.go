@@ -31,7 +31,7 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// hold is what is behind a Hold: a *lockHold, *multiHold, *quorumHold, or a part of these.
+// hold is what is behind a Hold: a *lockHold, a *severalHold, or a part of these.
 // The methods are what those of Hold of the same name say.
 type hold interface {
 	name() string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 )
 
 // MultiLock is several locks that are taken as one: all of them, or none. See Multi.
@@ -16,10 +17,12 @@ type MultiLock struct{ all *several }
 
 // several is some locks that are taken as one: those of a MultiLock or of a QuorumLock.
 type several struct {
+	policy quorum.Policy
 	locks  []Mutex
-	order  []int // of a QuorumLock: see RedLock; nil: all of the locks are needed
-	err    error // they cannot be taken as one
-	failed Mutex // because of this one; the first, if there is one, if not because of any
+	index  map[severalKey]int // where each of them is
+	order  []int              // of a QuorumLock: see RedLock
+	err    error              // they cannot be taken as one
+	failed Mutex              // because of this one; the first, if there is one, if not because of any
 }
 
 // maxLocks bounds the locks of a MultiLock.
@@ -43,22 +46,20 @@ const maxLocks = 10_000
 // Otherwise the first call that needs them returns ErrInvalid. That two names on two engines
 // are the same lock cannot be known; such a Lock never succeeds.
 func Multi(locks ...Mutex) MultiLock {
-	m := newSeveral(locks)
-	seen := make(map[multiKey]string, len(locks))
+	m := newSeveral(quorum.All, locks)
 	switch {
 	case len(locks) == 0:
 		m.err = lockerr.Invalid("a MultiLock of no locks")
 	case len(locks) > maxLocks:
 		m.err = lockerr.Invalid("a MultiLock of %d locks: at most %d can be taken as one", len(locks), maxLocks)
 	}
-	for _, one := range locks {
+	for i, one := range locks {
 		if m.err != nil {
 			break
 		}
 		var before string
-		if one.home != nil {
-			k := multiKey{one.home, one.key.Name}
-			before, seen[k] = seen[k], one.name
+		if at := m.index[severalKey{one.home, one.key.Name}]; at < i {
+			before = locks[at].name
 		}
 		switch {
 		case one.home == nil:
@@ -79,13 +80,26 @@ func Multi(locks ...Mutex) MultiLock {
 	return MultiLock{m}
 }
 
-func newSeveral(locks []Mutex) *several {
-	all := &several{locks: slices.Clone(locks)}
+// severalKey is one of the locks.
+type severalKey struct {
+	engine *Engine
+	name   string // as it stands on the server
+}
+
+func newSeveral(policy quorum.Policy, locks []Mutex) *several {
+	all := &several{policy: policy, locks: slices.Clone(locks), index: make(map[severalKey]int, len(locks))}
+	for i, m := range locks {
+		if k := (severalKey{m.home, m.key.Name}); !all.has(k) {
+			all.index[k] = i
+		}
+	}
 	if len(locks) > 0 {
 		all.failed = locks[0]
 	}
 	return all
 }
+
+func (all *several) has(k severalKey) bool { _, is := all.index[k]; return is }
 
 // Many returns the locks of those names as one, each of them a Mutex; see Multi, also for other
 // kinds of locks. A name that is there twice counts once.
@@ -108,7 +122,7 @@ func (l MultiLock) Name() string {
 	if l.all == nil || len(l.all.locks) == 0 {
 		return ""
 	}
-	return nameOf(l.all.locks)
+	return l.all.name()
 }
 
 // Lock waits for all the locks as long as ctx lives, or as long as Wait allows. The options
@@ -190,10 +204,15 @@ func (all *several) engine() *Engine {
 
 // acquisition is what an Observer is told of it.
 func (all *several) acquisition(once bool) Acquisition {
-	if all.order != nil {
-		return Acquisition{Kind: kindRedLock, Name: all.locks[0].name, Try: once}
+	return Acquisition{Kind: all.kind(), Name: all.name(), Try: once}
+}
+
+// kind is what an Observer calls it.
+func (all *several) kind() string {
+	if all.policy == quorum.All {
+		return kindMulti
 	}
-	return Acquisition{Kind: kindMulti, Name: nameOf(all.locks), Try: once}
+	return kindRedLock
 }
 
 // begin checks everything that can be known before anything is sent, and then begins to ask.
@@ -205,12 +224,8 @@ func (all *several) begin(ctx context.Context, opts []Option, once, async bool, 
 	if err != nil {
 		return nil, nil, failed.failEarly(err)
 	}
-	if all.order != nil {
-		q, fut := startRedLockAcquisition(ctx, all, o, held, parents, once, async, seen)
-		return &q.pendingOp, fut, nil
-	}
-	g := startMultiLockAcquisition(ctx, all.locks, o, parents, once, async, seen)
-	return &g.pendingOp, &g.fut, nil
+	q, fut := all.start(ctx, o, held, parents, once, async, seen)
+	return &q.pendingOp, fut, nil
 }
 
 // check is begin without the beginning. If it fails it names the lock because of which.
@@ -236,7 +251,7 @@ func (all *several) check(ctx context.Context, opts []Option, once bool) (o opti
 			}
 			last = e
 		}
-		if all.order != nil && o.leaseGiven && o.lease <= drift(o.lease) {
+		if all.policy == quorum.Majority && o.leaseGiven && o.lease <= drift(o.lease) {
 			return o, nil, nil, m, lockerr.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
 		}
 		parents[i] = held.carried(e, m.key)
@@ -266,22 +281,25 @@ func (l MultiLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *Ho
 	return triedRun(ctx, h, err, fn)
 }
 
-// nameOf is the name of the first lock, and how many more there are.
-func nameOf(locks []Mutex) string {
-	if len(locks) < 2 {
-		return locks[0].name
+// name is the name of the first lock, and how many more there are.
+func (all *several) name() string {
+	if all.policy == quorum.Majority || len(all.locks) < 2 {
+		return all.locks[0].name
 	}
-	return fmt.Sprintf("%s and %d more", locks[0].name, len(locks)-1)
+	return fmt.Sprintf("%s and %d more", all.locks[0].name, len(all.locks)-1)
 }
 
-// namesOf quotes the first few names.
-func namesOf(locks []Mutex) string {
+// describe quotes the first few names, or says on how many servers it is.
+func (all *several) describe() string {
 	const most = 5
+	if all.policy == quorum.Majority {
+		return fmt.Sprintf("%q on %d servers", lockerr.Shorten(all.locks[0].name), len(all.locks))
+	}
 	var text []string
-	for _, m := range locks[:min(len(locks), most)] {
+	for _, m := range all.locks[:min(len(all.locks), most)] {
 		text = append(text, fmt.Sprintf("%q", lockerr.Shorten(m.name)))
 	}
-	if more := len(locks) - most; more > 0 {
+	if more := len(all.locks) - most; more > 0 {
 		text = append(text, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(text, ", ")

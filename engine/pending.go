@@ -12,12 +12,13 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// pendingOp is what an acquisition of many and the acquisition of a RedLock have in common: what may end them before they
-// have the locks.
+// pendingOp is what an acquisition of several locks, a query and an operation on a count have in common: what may end
+// them before they have their result.
 type pendingOp struct {
 	of    pendingOwner
 	home  *Engine   // of the first lock: its wheel and executor serve all of them
@@ -147,15 +148,15 @@ func (all *pendingOps) add(t *pendingOp) bool {
 }
 
 // redLocks are the RedLocks that are listed.
-func (all *pendingOps) redLocks() (list []*redLockAcquisition) {
+func (all *pendingOps) redLocks() (list []*severalAcquisition) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for t := range all.listed {
-		if q, is := t.of.(*redLockAcquisition); is {
+		if q, is := t.of.(*severalAcquisition); is && q.Policy == quorum.Majority {
 			list = append(list, q)
 		}
 	}
-	slices.SortFunc(list, func(a, b *redLockAcquisition) int {
+	slices.SortFunc(list, func(a, b *severalAcquisition) int {
 		return cmp.Compare(all.listed[&a.pendingOp], all.listed[&b.pendingOp])
 	})
 	return list

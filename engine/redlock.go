@@ -54,7 +54,7 @@ const maxServers = 100
 // that of sentinels, and the masters are different; that two addresses are the same server
 // cannot be known.
 func RedLock(locks ...Mutex) QuorumLock {
-	l := newSeveral(locks)
+	l := newSeveral(quorum.Majority, locks)
 	// They are asked in this order after a refusal: that of their addresses, for all processes.
 	l.order = make([]int, len(locks))
 	for i := range locks {
@@ -127,7 +127,7 @@ func (l QuorumLock) Name() string {
 	if l.all == nil || len(l.all.locks) == 0 {
 		return ""
 	}
-	return l.all.locks[0].name
+	return l.all.name()
 }
 
 // Lock asks all servers at the same time, and holds the lock when a majority has granted it
@@ -183,17 +183,22 @@ func (l QuorumLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *H
 	return triedRun(ctx, h, err, fn)
 }
 
-func quorumText(locks []Mutex) string {
-	return fmt.Sprintf("%q on %d servers", lockerr.Shorten(locks[0].name), len(locks))
-}
-
-// NotAcquired implements quorum.Port: the error of an acquisition of a RedLock that has failed.
-func (q *redLockAcquisition) NotAcquired(f quorum.Failure) error {
+// NotAcquired implements quorum.Port: the error of an acquisition that has failed.
+func (q *severalAcquisition) NotAcquired(f quorum.Failure) error {
 	name := q.locks[0].name
+	if q.Policy == quorum.All {
+		name = q.locks[f.One.Member].name
+	}
 	why := &noMajority{of: len(q.locks), granted: f.Granted}
 	switch f.Is {
 	case quorum.EngineIsClosed:
 		return notAcquired(name, ErrClosed)
+	case quorum.OneRefused:
+		one := q.textOf(f.One, 0)
+		if f.Stop != nil {
+			one = f.Stop.Err(lockerr.Parts(one)...)
+		}
+		return notAcquired(name, one)
 	case quorum.NoAnswer:
 		why.is = lockerr.ErrEarly
 	case quorum.IsHeld:
@@ -201,18 +206,18 @@ func (q *redLockAcquisition) NotAcquired(f quorum.Failure) error {
 	case quorum.IsUnavailable:
 		why.is = ErrUnavailable
 	case quorum.IsRefused:
-		why.is = q.textOf(f.ForGood, 0)
+		why.is = q.textOf(f.One, 0)
 	}
 	for _, one := range f.Each {
 		text := q.textOf(one, 0)
 		is := lockerr.Parts(text)
-		switch state, at := stateIn(is); state {
+		switch state, at := quorum.StateIn(is); state {
 		case quorum.Held:
 			text = is[at]
 		case quorum.Unavailable:
 			text = lockerr.Wrap(is[at:]...)
 		}
-		why.each = append(why.each, &serverError{q.locks[one.Server].home.serverName(), text})
+		why.each = append(why.each, &serverError{q.locks[one.Member].home.serverName(), text})
 	}
 	err := notAcquired(name, why)
 	if f.Stop != nil && f.Stop.Cause != nil {
@@ -222,8 +227,8 @@ func (q *redLockAcquisition) NotAcquired(f quorum.Failure) error {
 	return err
 }
 
-// textOf is the error of one server of several. What has ended just now has ended as last.
-func (q *redLockAcquisition) textOf(one quorum.ServerResult, last lock.Loss) error {
+// textOf is the error of one lock of several. What has ended just now has ended as last.
+func (q *severalAcquisition) textOf(one quorum.MemberResult, last lock.Loss) error {
 	switch one.Is {
 	case quorum.Silent:
 		return lockerr.ErrSilent
@@ -238,7 +243,7 @@ func (q *redLockAcquisition) textOf(one quorum.ServerResult, last lock.Loss) err
 	case quorum.EndedNow:
 		return lossAt(last)
 	case quorum.TooLate:
-		return endedBefore(q.locks[one.Server].name, one.Why).Err
+		return endedBefore(q.locks[one.Member].name, one.Why).Err
 	case quorum.WasLost:
 		if lost, yes := one.Why.(*LostError); yes && lost.Err == nil {
 			return lossAt(lost.Reason)
@@ -247,22 +252,6 @@ func (q *redLockAcquisition) textOf(one quorum.ServerResult, last lock.Loss) err
 		}
 	}
 	return one.Why
-}
-
-// refusalOf is what the refusal of one server says.
-func refusalOf(err error) quorum.Refusal {
-	why := err.(*NotAcquiredError).Err
-	is := lockerr.Parts(why)
-	r := quorum.Refusal{
-		Why: why, Passes: passes(err),
-		Full: slices.Contains(is, ErrOverloaded), Late: slices.Contains(is, ErrGrantTooLate), Closed: slices.Contains(is, ErrClosed),
-	}
-	at := 0
-	if r.State, at = stateIn(is); r.State == quorum.Held {
-		held := is[at].(*lockerr.Held)
-		r.TTL, r.Here = held.TTL, held.Here
-	}
-	return r
 }
 
 // noMajority is why a QuorumLock was not acquired.
@@ -302,10 +291,10 @@ func listed(each []error) string {
 }
 
 // Lost implements quorum.Port: the end of a hold that has too few votes.
-func (q *redLockAcquisition) Lost(l quorum.Loss) error {
+func (q *severalAcquisition) Lost(l quorum.Loss) error {
 	why := &tooFew{left: l.Left, of: len(q.locks)}
 	for _, one := range l.Each {
-		why.each = append(why.each, &serverError{q.locks[one.Server].home.serverName(), q.textOf(one, l.Last)})
+		why.each = append(why.each, &serverError{q.locks[one.Member].home.serverName(), q.textOf(one, l.Last)})
 	}
 	return &LostError{Name: q.locks[0].name, Reason: LostReason(l.Last), Err: why}
 }
@@ -333,12 +322,15 @@ var (
 )
 
 // unreleased is the error of an Unlock, of those of the servers.
-func (q *redLockAcquisition) unreleased(votes []*quorum.Vote, errs []error) error {
+func (q *severalAcquisition) unreleased(votes []*quorum.Vote, errs []error) error {
+	if q.Policy == quorum.All {
+		return joined(errs)
+	}
 	before, gone := 0, 0
 	var last *LostError
 	var each, losses []error
 	for i, err := range errs {
-		server := q.locks[votes[i].Server].home.serverName()
+		server := q.locks[votes[i].Member].home.serverName()
 		switch lost, isLost := err.(*LostError); {
 		case err == nil:
 			continue
@@ -352,23 +344,10 @@ func (q *redLockAcquisition) unreleased(votes []*quorum.Vote, errs []error) erro
 		each = append(each, &serverError{server, err})
 	}
 	switch {
-	case before >= q.Majority():
+	case before >= q.Need():
 		return withName(q.locks[0].name, ErrNotHeld)
-	case len(votes)-gone < q.Majority():
+	case len(votes)-gone < q.Need():
 		return &LostError{Name: q.locks[0].name, Reason: last.Reason, Err: &tooFew{len(votes) - gone, len(q.locks), losses}}
 	}
 	return joined(each)
-}
-
-// stateIn reads it out of reasons of this package, with the place of what says so.
-func stateIn(is []error) (state quorum.ServerState, at int) {
-	for i, one := range is {
-		if _, yes := one.(*lockerr.Held); yes {
-			return quorum.Held, i
-		}
-		if one == ErrUnavailable {
-			return quorum.Unavailable, i
-		}
-	}
-	return quorum.Unknown, 0
 }

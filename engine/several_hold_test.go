@@ -26,7 +26,7 @@ func TestMultiHold_ContextEnded_IsNotKept(t *testing.T) {
 		receive(t, ctx.Done())
 	}
 	eventually(t, "they are forgotten", func() bool {
-		g := h.h.(*multiHold).group
+		g := &h.h.(*severalHold).group
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.contexts.Len() == 0
@@ -119,7 +119,7 @@ func TestMultiLock_StoppedWhileItTriesTheOthers_SaysHeld(t *testing.T) {
 		p.Pause(faultproxy.All)
 		mustUnlock(t, h)
 		eventually(t, "it has y, and tries x", func() bool { return e.Stats().Held == 1 && slow.Stats().InFlight == 1 })
-		f.source.(*multiLockAcquisition).cancel(stop)
+		f.source.(*severalAcquisition).cancel(stop)
 		_, err := f.Await(ctxT(t))
 		if !errors.Is(err, stop.Cause) || !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: %v", what, err)
@@ -192,7 +192,7 @@ func TestQuorumHold_ServerJoins_CountsSoon(t *testing.T) {
 		eventually(t, "all three have it", func() bool { return len(h.Servers()) == 3 })
 		if i == 1 { // the others were looked at
 			eventually(t, "it counts", func() bool {
-				q := h.h.(*quorumHold).q
+				q := h.h.(*severalHold).q
 				q.mu.Lock()
 				defer q.mu.Unlock()
 				last := q.Members[1].Vote.Port.(*vote).hold
@@ -277,7 +277,7 @@ func TestQuorumHold_ExtendThatUnlockOvertakes_IsNotHeld(t *testing.T) {
 	v := s.open()
 	h := mustRedLock(t, v.lock("x"), Lease(time.Minute))
 	mustUnlock(t, h)
-	if err := h.h.(*quorumHold).extendAt(ctxT(t), nil, time.Hour); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrReleased) {
+	if err := h.h.(*severalHold).extendAt(ctxT(t), nil, time.Hour); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrReleased) {
 		t.Errorf("Extend: %v", err)
 	}
 	s.clean(v)

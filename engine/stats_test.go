@@ -131,7 +131,7 @@ func TestObserver_WholeLostBeforeItIsReported_ComesAfterTheGrant(t *testing.T) {
 	e := open(t, server(t).URL(), events.observe)
 	for range 2 { // the loss before the grant is noted, and after
 		_, o := e.observe(ctxT(t), Acquisition{Kind: kindMulti}, false)
-		g := newGroup(1)
+		g := &group{done: make(chan struct{}), left: 1}
 		if len(events.events) == 0 {
 			g.settle(&LostError{Reason: NotRenewed})
 			g.observe(o)

@@ -22,9 +22,6 @@ var pure = map[string][]string{
 		"maps", "math", "slices", "sync/atomic", "time",
 		"engine/internal/waitq", "engine/internal/lockerr", "internal/clock",
 	},
-	"engine/internal/multilock": {
-		"slices", "time", "engine/internal/lock", "engine/internal/lockerr",
-	},
 	"engine/internal/quorum": {
 		"cmp", "math", "slices", "time",
 		"engine/internal/lock", "engine/internal/lockerr", "internal/clock",

@@ -47,17 +47,16 @@ var testHelpers = []string{"engine/internal/testkit"}
 
 // noLeakCheck are the folders whose tests need no goleak, each with the reason.
 var noLeakCheck = map[string]string{
-	"engine/internal/multilock": "starts no goroutine",
-	"plugin/pawlprom/grafana":   "parses files",
-	"engine/internal/driver":    "its tests start no goroutine",
-	"engine/internal/lock":      "starts no goroutine",
-	"engine/internal/waitq":     "starts no goroutine",
-	"engine/internal/recovery":  "starts no goroutine",
-	"internal/invariants":       "starts no goroutine",
-	"internal/house":            "starts no goroutine",
-	"internal/lint":             "starts no goroutine",
-	"internal/respio":           "starts no goroutine",
-	"engine/internal/quorum":    "starts no goroutine",
+	"plugin/pawlprom/grafana":  "parses files",
+	"engine/internal/driver":   "its tests start no goroutine",
+	"engine/internal/lock":     "starts no goroutine",
+	"engine/internal/waitq":    "starts no goroutine",
+	"engine/internal/recovery": "starts no goroutine",
+	"internal/invariants":      "starts no goroutine",
+	"internal/house":           "starts no goroutine",
+	"internal/lint":            "starts no goroutine",
+	"internal/respio":          "starts no goroutine",
+	"engine/internal/quorum":   "starts no goroutine",
 }
 
 func TestSources_Rules_AreKept(t *testing.T) {

@@ -77,7 +77,7 @@ func (w *World) Ask(ctx context.Context, about, text string) Answers {
 		return Answers{Err: p.err}
 	}
 	stop()
-	over, stop = w.After(max(Patience, roundTrips*p.now.Sub(p.sent)) - w.Clock.Now().Sub(started))
+	over, stop = w.After(max(Patience, min(roundTrips*p.now.Sub(p.sent), maxPublish)) - w.Clock.Now().Sub(started)) // a paused process has measured its pause
 	for a.read(); a.answered < p.receivers; a.read() {
 		if w.Wait(a.news, over, ctx.Done()) != 0 {
 			break

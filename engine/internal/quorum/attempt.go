@@ -21,10 +21,40 @@ const (
 	WasSilent time.Duration = -1
 )
 
-// Begin asks all servers at once.
-func (m *Machine) Begin(do *Ready) {
+// askAll asks all servers at once.
+func (m *Machine) askAll(do *Ready) {
 	m.waited = 0
 	m.askFrom(0, do)
+}
+
+// answered goes on after the answer of a server, while it is not held.
+func (m *Machine) answered(i int, do *Ready) {
+	if m.Stage == Waiting && m.Members[i].Vote != nil && m.stop == nil {
+		m.askBehind(i, do)
+	}
+	m.next(do)
+}
+
+// next goes on with what the servers have said, while it is not held.
+func (m *Machine) next(do *Ready) {
+	waiting, closed := false, false
+	for i := range m.Members {
+		p := &m.Members[i]
+		closed = closed || p.refused() && p.refusal.Closed
+		waiting = waiting || p.Asked != nil && p.how == waits
+	}
+	switch {
+	case m.stop != nil:
+		if m.out == 0 {
+			m.fail(m.failure(), do)
+		}
+	case closed:
+		m.fail(Failure{Is: EngineIsClosed}, do)
+	case m.Stage != Waiting:
+		m.advance(do)
+	case m.Due == 0 && !waiting:
+		m.waitOrAsk(do)
+	}
 }
 
 // askFrom begins an attempt: it asks the servers from that place in the order on.
@@ -42,7 +72,7 @@ func (m *Machine) askFrom(place int, do *Ready) {
 // are too few for a majority.
 func (m *Machine) askBehind(i int, do *Ready) {
 	place := slices.Index(m.Order, i)
-	if n, _ := m.reachable(place); n < m.Majority() {
+	if n, _ := m.reachable(place); n < m.Need() {
 		m.giveVotes(do)
 		m.waitOrAsk(do)
 		return
@@ -66,6 +96,17 @@ func (m *Machine) reachable(place int) (n, first int) {
 	return n, first
 }
 
+// noteRoundTrip notes how long the answer of a server took.
+func (m *Machine) noteRoundTrip(i int, granted bool, r *Refusal) {
+	switch p := &m.Members[i]; {
+	case m.Policy == All: // it waits for all, as long as that takes
+	case r.State == Unavailable:
+		m.Port.SetRoundTrip(i, WasSilent)
+	case p.how != waits && (granted || r.State == Held && !r.Here):
+		m.Port.SetRoundTrip(i, max(m.Port.Stamp(i).Sub(p.since), 1))
+	}
+}
+
 // advance goes on with an attempt, after an answer, or because a server has been silent for too long.
 func (m *Machine) advance(do *Ready) {
 	c, due := m.count()
@@ -85,7 +126,7 @@ func (m *Machine) advance(do *Ready) {
 // for as long as that takes. Once somebody has refused, silent servers do not count: before that,
 // the votes that are kept are in nobody's way.
 func (m *Machine) count() (c Count, due clock.Instant) {
-	c.Servers = len(m.Members)
+	c.Members, c.Need = len(m.Members), m.Need()
 	for place, i := range m.Order {
 		switch p := &m.Members[i]; {
 		case p.Vote != nil:
@@ -134,7 +175,7 @@ func (m *Machine) patience(i int) time.Duration {
 // refused ends an attempt that has no majority: all is given back, and it waits at the first server that
 // has refused.
 func (m *Machine) refused(c Count, due clock.Instant, do *Ready) {
-	spare := c.Servers - majority(c.Servers)
+	spare := c.spare()
 	if m.Once && (c.Held > spare || c.Held+c.Pending <= spare) {
 		m.fail(m.failure(), do) // the rest does not change it any more
 		return
@@ -152,9 +193,7 @@ func (m *Machine) refused(c Count, due clock.Instant, do *Ready) {
 			return
 		}
 	}
-	if !m.listed {
-		m.listed, do.List = true, true
-	}
+	m.list(do)
 	refusals, at := 0, -1
 	for _, i := range m.Order[m.first:] {
 		p := &m.Members[i]
@@ -201,8 +240,8 @@ func (m *Machine) stopWaiting(do *Ready) {
 // waitOrAsk waits at the first server that may grant it, or asks all at once again.
 func (m *Machine) waitOrAsk(do *Ready) {
 	n, first := m.reachable(0)
-	if m.waited >= waitsInVain || first < 0 || n < m.Majority() {
-		m.Begin(do)
+	if m.waited >= waitsInVain || first < 0 || n < m.Need() {
+		m.askAll(do)
 		return
 	}
 	m.wait(first, do)

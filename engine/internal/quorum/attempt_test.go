@@ -302,7 +302,7 @@ func TestAttempt_GrantsThatComeTooLate_EndIt(t *testing.T) {
 	l.refuse(0, late)
 	l.refuse(1, late)
 	f := l.failedWith(IsRefused)
-	l.must(f.ForGood.Why == lockerr.ErrGrantTooLate && f.Granted == 0, "%+v", f)
+	l.must(f.One.Why == lockerr.ErrGrantTooLate && f.Granted == 0, "%+v", f)
 	l.did("ask [] give [2] cancel [] look []")
 }
 
@@ -330,7 +330,7 @@ func TestAttempt_VoteThatEndsBeforeTheMajority_DoesNotCount(t *testing.T) {
 	l.hasVotes()
 	l.must(l.Members[0].refusal.Late && l.Members[0].refusal.Ended, "it is %+v", l.Members[0].refusal)
 	h := &hold{lab: l, until: l.now.Add(time.Minute)} // this one before it was noted
-	h.Port, h.Server = h, 1
+	h.Port, h.Member = h, 1
 	l.does(func(do *Ready) { l.Leave(&h.Vote, End{1, errors.New("lost"), lock.NotRenewed}, l.now, do) })
 	l.tell(1, h, Refusal{})
 	l.hasVotes()

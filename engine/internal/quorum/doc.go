@@ -1,15 +1,42 @@
-// Package quorum decides about one lock on several servers: whom to ask, when there is a
-// majority, when to give back, and when it is lost. A grant of one of the servers is a vote.
+// Package quorum decides about n locks of which m are needed, its members. Of a MultiLock all are
+// needed; a QuorumLock has one lock on each of several servers, and needs a majority. The package
+// decides which are asked, when enough have granted it, when everything is given back, when the whole
+// is lost, and what the error says. Package lock decides about each lock. A grant of a member is a vote.
 //
-//	Asking --a majority of votes--> Holding --Unlock, or too few votes are certain--> Over
+//	Asking --enough votes--> Holding --Unlock, or too few votes are certain--> Over
 //	 |  ^
-//	 |  +--its vote: those behind it are asked; or the second wait in vain: all are
-//	 |                                          |
-//	 +--no majority: all is given back--> Waiting at one server, <--the first wait in vain--+
-//	                                            +-------------------------------------------+
+//	 |  +--its vote: the others are asked---+
+//	 |                                      |
+//	 +--too few: all is given back--> Waiting for one member
 //	any but Holding --context, Wait, Abandon, Close, refused for good (TryLock: refused)--> Over
 //
-// The rule:
+// # The verdict
+//
+// What the members have said so far decides an attempt (Count.Result), and in the same way an Extend,
+// an Unlock, and whether the whole is held. Of n members, m are needed:
+//
+//	granted by m or more                                     Won
+//	refused for good by more than n-m                        Denied: any attempt would be
+//	granted, or not answered yet, by fewer than m            Lost: this attempt
+//	else                                                     Pending
+//
+// # Two policies
+//
+// Neither policy waits for a lock while it keeps a vote: two calls that want the same locks do not wait
+// for each other.
+//
+// All, the policy of a MultiLock (all.go):
+//
+//   - An attempt tries all locks at once that are not held, and is decided when all have answered. So the
+//     error names the lock that matters most.
+//   - After a refusal it gives everything back, and waits for the lock that refused it, as long as the call
+//     may. With its vote it tries the others.
+//   - Calls may refuse each other again and again. So from the second refusal on it pauses before it waits,
+//     for a random time.
+//   - A lock whose server has no connection is waited for before anything is taken.
+//   - The whole ends with its first lock. The others are held until Unlock.
+//
+// Majority, the policy of a QuorumLock (attempt.go, membership.go):
 //
 //   - The first attempt asks all servers at once.
 //   - An attempt that cannot have a majority any more gives everything back. The contender then waits at
@@ -20,27 +47,22 @@
 //   - Once a server has refused it, a silent one is passed over after four of its round trips, and
 //     50 ms at least. Until that answers it is asked, but not waited for. While nobody has
 //     refused, all are waited for: the votes that are kept are in nobody's way.
+//   - While it is held the watchdog renews each vote, and a server that lost or missed the lock is asked
+//     again, at once and at each renewal. See Leave for why that is safe.
+//   - When it is lost, the rest is given back at once.
 //
 // All contenders have the same order, and none waits while it keeps a vote. So they take turns at
 // one server, and of several the one that is farthest in the order wins. Where a contender
 // waits too far back for a majority behind it, it begins at the first again: if it asked those before
 // instead, two contenders could refuse each other again and again.
 //
-// While it is held the watchdog renews each vote, and a server that lost or missed the lock is asked
-// again, at once and at each renewal. See Leave for why that is safe.
+// # The package
 //
-// What the servers have said so far decides an attempt (Count.Result). Of n servers, m are a majority:
-//
-//	granted by m or more                                     Won
-//	refused for good by more than n-m                        Denied: any attempt would be
-//	granted, or not answered yet, by fewer than m            Lost: this attempt
-//	else                                                     Pending
-//
-// The package is pure. It has no socket, no goroutine, no channel, no lock and no code of a user;
+// It is pure. It has no socket, no goroutine, no channel, no lock and no code of a user;
 // time and randomness come from a Port. A transition is a call, made under the lock of the
 // caller, with a Ready that takes what is to be done once that is given up.
 //
-// The engine owns what is not pure: the acquisitions and holds at the servers, the timer, the
+// The engine owns what is not pure: the acquisitions and holds of the members, the timer, the
 // future, the contexts, the texts of errors. It decides nothing about votes.
 //
 // What happens, and what is called for it:
@@ -48,12 +70,13 @@
 //	Lock, TryLock                  Begin
 //	a grant or a refusal           Reply
 //	the timer                      Tick
+//	a MultiLock is given back      GivenBack
 //	a context, Wait, Close         Cancel
 //	the hold of a vote has ended   Leave
 //	the hold is asked              Check and Expired, Until
 //	Unlock                         Release
 //
-// Start reading with Machine, which has the invariants, and its method next.
+// Start reading with Machine, which has the invariants, and Count, which has the verdict.
 //
 // # Why
 //

@@ -100,7 +100,7 @@ func TestFailure_RefusedForGoodByAMajority_EndsIt(t *testing.T) {
 	l.news()
 	l.refuse(1, forGood)
 	f := l.failedWith(IsRefused)
-	l.must(f.ForGood.Why == forGood.Why && f.Stop == nil, "%+v", f)
+	l.must(f.One.Why == forGood.Why && f.Stop == nil, "%+v", f)
 	l.did("ask [] give [] cancel [2] look []")
 }
 
@@ -157,8 +157,8 @@ func TestFailure_LockIsGivenUp_SaysWhatStoodInItsWay(t *testing.T) {
 			t.Errorf("%s: %+v", c.what, f)
 		}
 		for _, said := range f.Each {
-			if wasCut := said.Server >= len(c.said); wasCut != (said.Is == Cut) {
-				t.Errorf("%s: of server %d: %+v", c.what, said.Server, said)
+			if wasCut := said.Member >= len(c.said); wasCut != (said.Is == Cut) {
+				t.Errorf("%s: of server %d: %+v", c.what, said.Member, said)
 			}
 		}
 	}
@@ -176,73 +176,4 @@ func TestFailure_LockIsGivenUp_SaysWhatStoodInItsWay(t *testing.T) {
 	l.refuse(1, cut)
 	l.refuse(2, cut)
 	l.failedWith(NoAnswer)
-}
-
-func TestCount_Result(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		count Count
-		want  Result
-	}{
-		{Count{Servers: 1, Pending: 1}, Pending},
-		{Count{Servers: 1, Granted: 1}, Won},
-		{Count{Servers: 1, Held: 1}, Lost},
-		{Count{Servers: 2, Granted: 1, Pending: 1}, Pending},
-		{Count{Servers: 2, Granted: 1, Held: 1}, Lost},
-		{Count{Servers: 3, Granted: 2}, Won},
-		{Count{Servers: 3, Granted: 2, Refused: 1}, Won},
-		{Count{Servers: 3, Granted: 1, Held: 1, Pending: 1}, Pending},
-		{Count{Servers: 3, Granted: 1, Held: 1}, Lost}, // the third is silent
-		{Count{Servers: 3, Held: 2, Pending: 1}, Lost},
-		{Count{Servers: 3, Unavailable: 1, TooLate: 1, Pending: 1}, Lost},
-		{Count{Servers: 3, Unavailable: 2, Pending: 1}, Lost},
-		{Count{Servers: 3, Refused: 1, Pending: 2}, Pending},
-		{Count{Servers: 3, Refused: 2, Pending: 1}, Denied},
-		{Count{Servers: 3, Refused: 1, Held: 1, Granted: 1}, Lost},
-		{Count{Servers: 4, Granted: 2, Pending: 2}, Pending},
-		{Count{Servers: 4, Granted: 2, Held: 2}, Lost},
-		{Count{Servers: 5, Granted: 2, Held: 2, Pending: 1}, Pending},
-		{Count{Servers: 5, Granted: 3}, Won},
-		{Count{Servers: 5, Granted: 2, Refused: 3}, Denied},
-	} {
-		if got := c.count.Result(); got != c.want {
-			t.Errorf("%+v: %d, want %d", c.count, got, c.want)
-		}
-	}
-}
-
-func TestCount_Cause(t *testing.T) {
-	t.Parallel()
-	late, user := &lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true}, &lockerr.Cancel{Cause: errors.New("enough")}
-	for _, c := range []struct {
-		count Count
-		try   bool
-		stop  *lockerr.Cancel
-		want  Cause
-	}{
-		{Count{Servers: 3, Held: 2, Pending: 1}, true, nil, IsHeld},
-		{Count{Servers: 3, Held: 2, Granted: 1}, true, nil, IsHeld},
-		{Count{Servers: 3, Unavailable: 2, Granted: 1}, true, nil, IsUnavailable},
-		{Count{Servers: 3, Unavailable: 1, Held: 1, Granted: 1}, true, nil, IsUnavailable},
-		{Count{Servers: 3, Unavailable: 1, Refused: 1}, true, nil, IsUnavailable},
-		{Count{Servers: 3, Refused: 1, Held: 1, Granted: 1}, true, nil, IsRefused},
-		{Count{Servers: 3, TooLate: 1, Held: 1, Granted: 1}, true, nil, IsRefused},
-		{Count{Servers: 3, Refused: 2}, false, nil, IsRefused},
-		{Count{Servers: 3, TooLate: 2, Held: 1}, false, nil, IsRefused},
-		// Of a Lock, what was given back was given back because of the owner of another.
-		{Count{Servers: 3, Held: 1, Refused: 1}, false, user, IsHeld},
-		{Count{Servers: 3, Held: 1, Refused: 1}, true, user, NoAnswer},
-		{Count{Servers: 5, Held: 1, Unavailable: 1}, false, late, IsHeld},
-		{Count{Servers: 3, Pending: 3}, false, user, NoAnswer},
-		{Count{Servers: 3, Held: 1, Pending: 2}, false, user, NoAnswer},
-		{Count{Servers: 3, Pending: 3}, false, late, IsUnavailable},
-		{Count{Servers: 3, Granted: 1, Pending: 2}, false, late, IsUnavailable},
-		{Count{Servers: 3, Held: 2, Pending: 1}, false, late, IsHeld},
-		{Count{Servers: 3, Held: 3}, false, &lockerr.Cancel{Away: errors.New("down")}, IsUnavailable},
-		{Count{Servers: 3, Held: 3}, false, &lockerr.Cancel{Cause: lockerr.ErrClosed}, EngineIsClosed},
-	} {
-		if got := c.count.Cause(c.try, c.stop); got != c.want {
-			t.Errorf("%+v, TryLock %t, %+v: %d, want %d", c.count, c.try, c.stop, got, c.want)
-		}
-	}
 }

@@ -3,13 +3,12 @@ package quorum
 import (
 	"cmp"
 	"math"
-	"slices"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Until is when fewer than a majority are certain.
+// Until is when too few are certain.
 func (m *Machine) Until() clock.Instant {
 	ends := make([]clock.Instant, len(m.Members))
 	for i := range m.Members {
@@ -17,17 +16,14 @@ func (m *Machine) Until() clock.Instant {
 			ends[i] = v.Port.Until()
 		}
 	}
-	return OfMajority(ends)
+	return Reached(ends, m.Need())
 }
 
-// OfMajority returns the least of the greatest values that are a majority. It sorts them.
-func OfMajority[T cmp.Ordered](values []T) T {
-	slices.Sort(values)
-	return values[len(values)-len(values)/2-1]
-}
-
-// Votes are those that it has.
+// Votes are those that it has. The locks of a MultiLock stay its own after their release.
 func (m *Machine) Votes() []*Vote {
+	if m.Policy == All && m.Stage == Over {
+		return m.released
+	}
 	votes := make([]*Vote, 0, len(m.Members))
 	for i := range m.Members {
 		if v := m.Members[i].Vote; v != nil {
@@ -37,32 +33,36 @@ func (m *Machine) Votes() []*Vote {
 	return votes
 }
 
-// Check is what the clock says: whether a majority is certain, and whose time is over though
+// Check is what the clock says: whether enough are certain, and whose time is over though
 // Leave was not called yet.
 func (m *Machine) Check() (certain bool, expired []*Vote) {
-	n := 0
+	c := Count{Members: len(m.Members), Need: m.Need()}
 	for i := range m.Members {
 		if v := m.Members[i].Vote; v == nil {
 		} else if v.Port.InTime() {
-			n++
+			c.Granted++
 		} else {
 			expired = append(expired, v)
 		}
 	}
-	return n >= m.Majority(), expired
+	return c.Result() == Won, expired
 }
 
 // Expired is the end of one whose votes were found to have ended. Leave follows.
 func (m *Machine) Expired(ends []End) error {
+	if m.Policy == All {
+		return ends[0].Why
+	}
 	for _, e := range ends {
-		m.Members[e.Server].lost = e.Why
+		m.Members[e.Member].lost = e.Why
 	}
 	return m.loss(ends[len(ends)-1], math.MaxInt64)
 }
 
 // Release ends what is held, because it is released, or for another reason that the clock has
 // told. It returns the votes that were released, which are not given back, as they have an answer
-// each, and why it has ended. A second Release has the votes of the first.
+// each, and why it has ended. A second Release has the votes of the first. Those of a MultiLock are released
+// even if one of them was lost.
 func (m *Machine) Release(why error, do *Ready) (released []*Vote, ending error) {
 	if m.Stage != Holding {
 		if why == nil {
@@ -70,16 +70,13 @@ func (m *Machine) Release(why error, do *Ready) (released []*Vote, ending error)
 		}
 		return m.released, why
 	}
-	if why == nil {
+	if why == nil || m.Policy == All {
+		m.released = m.Votes()
 		for i := range m.Members {
-			if v := m.Members[i].Vote; v != nil {
-				m.released = append(m.released, v)
-				m.Members[i].Vote = nil
-			}
+			m.Members[i].Vote = nil
 		}
-		why = lockerr.ErrReleased
 	}
-	m.Ending = why
+	m.Ending = cmp.Or(m.Ending, why, lockerr.ErrReleased)
 	m.over(do)
-	return m.released, why
+	return m.released, m.Ending
 }

@@ -2,8 +2,6 @@ package quorum
 
 import (
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -49,30 +47,4 @@ func TestHold_Released_HasTheVotes(t *testing.T) {
 		l.leave(i, 0, l.now) // their ends come then
 	}
 	l.did(nothing)
-}
-
-// OfMajority is the greatest value that a majority reaches.
-func TestOfMajority_IsTheGreatestValueThatAMajorityReaches(t *testing.T) {
-	t.Parallel()
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 0))
-	for range 200 {
-		values := make([]int, 1+r.IntN(7))
-		for i := range values {
-			values[i] = r.IntN(9)
-		}
-		said := fmt.Sprintf("seed %d: %v", seed, values)
-		reach := func(v int) (n int) {
-			for _, one := range values {
-				if one >= v {
-					n++
-				}
-			}
-			return n
-		}
-		got := OfMajority(slices.Clone(values))
-		if most := len(values)/2 + 1; reach(got) < most || reach(got+1) >= most {
-			t.Errorf("%s: %d", said, got)
-		}
-	}
 }

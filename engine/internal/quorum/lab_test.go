@@ -57,6 +57,7 @@ func (*lossError) Error() string    { return "lost" }
 
 func (l *lab) Now() clock.Instant                  { return l.now }
 func (l *lab) Stamp(int) clock.Instant             { return l.now }
+func (l *lab) Away(int) error                      { return nil }
 func (l *lab) Draw(time.Duration) time.Duration    { return 0 }
 func (l *lab) NotAcquired(f Failure) error         { return &failureError{f} }
 func (l *lab) Lost(loss Loss) error                { return &lossError{loss} }
@@ -126,7 +127,7 @@ func (l *lab) does(transition func(do *Ready)) {
 		l.logged = append(l.logged, do.Lost)
 	}
 	for _, v := range do.Give {
-		l.given = append(l.given, v.Server)
+		l.given = append(l.given, v.Member)
 	}
 	for _, a := range do.Cancel {
 		l.cancelled = append(l.cancelled, a.(*try).server)
@@ -141,17 +142,17 @@ func (l *lab) does(transition func(do *Ready)) {
 		l.joins = do.Last
 	}
 	for _, v := range do.LookAt {
-		l.looked = append(l.looked, v.Server)
+		l.looked = append(l.looked, v.Member)
 	}
 	for _, one := range do.Ask {
 		a := one.Try.(*try)
-		l.must(l.tries[one.Server] == nil, "server %d is asked twice", one.Server)
-		l.tries[one.Server] = a
+		l.must(l.tries[one.Member] == nil, "server %d is asked twice", one.Member)
+		l.tries[one.Member] = a
 		word := "once"
 		if a.waits {
 			word = "waits"
 		}
-		l.asked = append(l.asked, fmt.Sprint(word, " ", one.Server))
+		l.asked = append(l.asked, fmt.Sprint(word, " ", one.Member))
 	}
 	if do.List {
 		l.listed++
@@ -185,7 +186,7 @@ func (l *lab) grant(i int) *hold { l.t.Helper(); return l.grantWithin(i, false) 
 func (l *lab) grantWithin(i int, reenters bool) *hold {
 	l.t.Helper()
 	h := &hold{lab: l, until: l.now.Add(30 * time.Second)}
-	h.Port, h.Server, h.Reenters = h, i, reenters
+	h.Port, h.Member, h.Reenters = h, i, reenters
 	l.holds[i] = h
 	l.tell(i, h, Refusal{})
 	return h
@@ -250,7 +251,7 @@ func (l *lab) inVain(i int) {
 // leave has the hold of a vote end, which its server had at that time still.
 func (l *lab) leave(i int, why lock.Loss, there clock.Instant) {
 	l.t.Helper()
-	e := End{Server: i, Why: fmt.Errorf("loss %d", why), Loss: why}
+	e := End{Member: i, Why: fmt.Errorf("loss %d", why), Loss: why}
 	if why == 0 {
 		e.Why = lockerr.ErrReleased
 	}
@@ -283,7 +284,7 @@ func (l *lab) did(want string) {
 // votes are the servers that have granted it.
 func (l *lab) votes() (at []int) {
 	for _, v := range l.Votes() {
-		at = append(at, v.Server)
+		at = append(at, v.Member)
 	}
 	return at
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Machine is one lock on several servers that somebody wants, and then has. The lock of the caller
+// Machine is several locks that somebody wants as one, and then has. The lock of the caller
 // guards it; what is exported is for reading.
 //
 // Invariants:
@@ -13,7 +13,7 @@ import (
 //  1. A member is asked, or has a vote, or neither.
 //  2. Each vote is bound to its hold: the end of that comes to Leave before the lock is
 //     released there.
-//  3. While it waits at a server it has no vote, unless it was given up.
+//  3. While it waits for a member it has no vote, unless it was given up.
 //  4. It is told once what became of it: Ready.Won or Ready.Failed.
 //  5. Until then something is out that will be answered, or Due is set.
 type Machine struct {
@@ -26,12 +26,15 @@ type Machine struct {
 	Due      clock.Instant   // Tick is to be called then; 0: it is not
 	first    int             // the place in Order at which this attempt has begun
 	stop     *lockerr.Cancel // it is given up
+	out      int             // members that are asked
 	released []*Vote         // by Release
 	late     int             // attempts that failed, with grants that came after their leases
 	waited   int             // in vain, since all were asked at once
+	refusals int             // attempts of a MultiLock that failed
+	last     MemberResult    // the refusal because of which the latest of these failed
 	listed   bool            // with its engines
-	since    clock.Instant   // it is held
-	last     clock.Instant   // it is not held longer: MaxHold; 0: no bound
+	since    clock.Instant   // it is held; of a MultiLock: its attempt has begun
+	bound    clock.Instant   // it is not held longer: MaxHold; 0: no bound
 }
 
 // Stage is how far it is.
@@ -40,12 +43,12 @@ type Stage uint8
 // The stages, in the order of time.
 const (
 	Asking  Stage = iota // an attempt
-	Waiting              // at one server
+	Waiting              // for one member
 	Holding
 	Over
 )
 
-// Member is what is known of one of the servers.
+// Member is what is known of one of the locks.
 type Member struct {
 	Asked   Try
 	Vote    *Vote
@@ -65,36 +68,42 @@ const (
 	joins            // one try, while the whole is held
 )
 
-// refused reports whether the latest answer of the server was a refusal.
+// refused reports whether the latest answer was a refusal.
 func (p *Member) refused() bool { return p.Asked == nil && p.Vote == nil && !p.refusal.none() }
 
-// Init makes a machine for so many servers.
-func (m *Machine) Init(port Port, servers int, c Config) {
-	m.Port, m.Config, m.Members = port, c, make([]Member, servers)
+// Init makes a machine for so many members.
+func (m *Machine) Init(port Port, members int, c Config) {
+	m.Port, m.Config, m.Members = port, c, make([]Member, members)
 }
 
-// Majority is how many votes are needed.
-func (m *Machine) Majority() int { return majority(len(m.Members)) }
+// Need is how many votes are needed.
+func (m *Machine) Need() int { return m.Policy.Need(len(m.Members)) }
 
-// ask notes that a server is to be asked.
+// Begin begins to ask.
+func (m *Machine) Begin(do *Ready) {
+	if m.Policy == All {
+		m.collect(do)
+		return
+	}
+	m.askAll(do)
+}
+
+// ask notes that a member is to be asked.
 func (m *Machine) ask(i int, how how, do *Ready) {
 	p := &m.Members[i]
 	p.Asked = m.Port.NewTry(i, how == waits)
 	p.how, p.refusal, p.since = how, Refusal{}, m.Port.Stamp(i)
+	m.out++
 	do.Ask = append(do.Ask, Request{i, p.Asked})
 }
 
-// Reply is called with the answer of a server: a vote, or a refusal.
+// Reply is called with the answer of a member: a vote, or a refusal.
 func (m *Machine) Reply(i int, v *Vote, r Refusal, do *Ready) {
 	p := &m.Members[i]
 	how, wanted := p.how, m.Stage != Over
 	p.Asked, p.refusal, p.cut = nil, r, m.stop != nil
-	switch {
-	case r.State == Unavailable:
-		m.Port.SetRoundTrip(i, WasSilent)
-	case how != waits && (v != nil || r.State == Held && !r.Here):
-		m.Port.SetRoundTrip(i, max(m.Port.Stamp(i).Sub(p.since), 1))
-	}
+	m.out--
+	m.noteRoundTrip(i, v != nil, &r)
 	if m.Stage == Waiting {
 		wanted = how == waits // else it is late, and not wanted alone
 	}
@@ -111,45 +120,25 @@ func (m *Machine) Reply(i int, v *Vote, r Refusal, do *Ready) {
 	case m.Stage == Over:
 	case m.Stage == Holding:
 		m.changed(i, do)
+	case m.Policy == All:
+		m.collected(do)
 	default:
-		if m.Stage == Waiting && p.Vote != nil && m.stop == nil {
-			m.askBehind(i, do)
-		}
-		m.next(do)
+		m.answered(i, do)
 	}
 }
 
-// next goes on after an answer, while it is not held.
-func (m *Machine) next(do *Ready) {
-	out, waiting, closed := 0, false, false
-	for i := range m.Members {
-		p := &m.Members[i]
-		closed = closed || p.refused() && p.refusal.Closed
-		if p.Asked != nil {
-			out++
-			waiting = waiting || p.how == waits
-		}
-	}
-	switch {
-	case m.stop != nil:
-		if out == 0 {
-			m.fail(m.failure(), do)
-		}
-	case closed:
-		m.fail(Failure{Is: EngineIsClosed}, do)
-	case m.Stage != Waiting:
-		m.advance(do)
-	case m.Due == 0 && !waiting:
-		m.waitOrAsk(do)
-	}
+// list notes that its engines are to know it, from its first refusal on.
+func (m *Machine) list(do *Ready) {
+	do.List = do.List || !m.listed
+	m.listed = true
 }
 
-// acquired: a majority has granted it.
+// acquired: as many have granted it as are needed.
 func (m *Machine) acquired(do *Ready) {
 	m.Stage, m.since = Holding, m.Port.Now()
 	for i := range m.Members {
-		if v := m.Members[i].Vote; v != nil && v.MaxEnd != 0 && (m.last == 0 || v.MaxEnd < m.last) {
-			m.last = v.MaxEnd
+		if v := m.Members[i].Vote; v != nil && v.MaxEnd != 0 && (m.bound == 0 || v.MaxEnd < m.bound) {
+			m.bound = v.MaxEnd
 		}
 	}
 	m.setDue(0, do)
@@ -198,7 +187,11 @@ func (m *Machine) Cancel(s lockerr.Cancel, do *Ready) bool {
 	do.Why = s
 	m.setDue(0, do)
 	m.cancelTries(do)
-	if len(do.Cancel) == 0 {
+	switch {
+	case m.out > 0:
+	case m.Policy == All:
+		m.failStopped(m.last, do)
+	default:
 		m.fail(m.failure(), do)
 	}
 	return true
@@ -235,6 +228,10 @@ func (m *Machine) Tick(do *Ready) {
 	case Asking:
 		m.advance(do)
 	case Waiting:
+		if m.Policy == All {
+			m.ask(m.last.Member, waits, do) // it has paused
+			return
+		}
 		m.stopWaiting(do)
 	case Holding:
 		m.askMissing(do)

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -12,7 +13,7 @@ import (
 // Vote is a hold of one of the servers.
 type Vote struct {
 	Port     VotePort
-	Server   int
+	Member   int
 	MaxEnd   clock.Instant // it is not held longer; 0: no bound
 	Reenters bool          // a hold there that the caller has
 	Joined   clock.Instant // 0: when the whole was held, or soon after that
@@ -35,7 +36,7 @@ func (m *Machine) changed(i int, do *Ready) {
 		p.Vote.Joined = now
 		m.lookAtOthers(i, do)
 	}
-	do.Join, do.Last = p.Vote, m.last
+	do.Join, do.Last = p.Vote, m.bound
 }
 
 // askMissing asks the servers that lost or missed the lock, when it is held and at each renewal after that.
@@ -75,17 +76,22 @@ func (m *Machine) watch(do *Ready) {
 //
 // So that a vote that joins counts soon, the others are looked at when it does.
 func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
-	p := &m.Members[v.Server]
-	if p.Vote != v {
+	p := &m.Members[v.Member]
+	switch {
+	case p.Vote != v:
 		v.ended = end // not noted yet, or given back
+		return
+	case m.Stage != Holding:
+		p.Vote, p.lost, p.refusal = nil, end.Why, EndedBefore(end)
+		if m.Policy == Majority { // else an answer is to come
+			m.next(do)
+		}
+		return
+	case m.Policy == All: // its other locks are held until Unlock
+		m.Ending = cmp.Or(m.Ending, end.Why)
 		return
 	}
 	p.Vote, p.lost = nil, end.Why
-	if m.Stage != Holding {
-		p.refusal = EndedBefore(end)
-		m.next(do)
-		return
-	}
 	gone := end.Loss == lock.RemovedOnServer || end.Loss == lock.KeyOverwritten
 	since := clock.Instant(math.MaxInt64) // it was there until now
 	switch {
@@ -101,17 +107,17 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
 		}
 	}
 	if gone {
-		m.lookAtOthers(v.Server, do)
+		m.lookAtOthers(v.Member, do)
 	}
 	switch {
-	case all < m.Majority():
+	case all < m.Need():
 		m.Ending = m.loss(end, since)
 		m.over(do)
 		if end.Loss != 0 && end.Loss != lock.EngineClosed {
 			do.Lost = m.Ending
 		}
 	case m.Renewal != 0 && !v.Reenters && (end.Loss == lock.RemovedOnServer || end.Loss == lock.NotRenewed):
-		m.ask(v.Server, joins, do)
+		m.ask(v.Member, joins, do)
 	default:
 		p.refusal = Refusal{Why: end.Why} // it is not asked again
 	}

@@ -171,7 +171,7 @@ func TestMembership_Loss_SaysWhatBecameOfEachServer(t *testing.T) {
 	l.leave(0, lock.EngineClosed, l.now)
 	loss := l.Ending.(*lossError).Loss
 	l.must(loss.Last == lock.EngineClosed && loss.Left == 2 && len(loss.Each) == 3, "%+v", loss)
-	for i, want := range []ServerResult{{0, WasLost, loss.Each[0].Why}, {3, Refused, forGood.Why}, {4, NotGranted, nil}} {
+	for i, want := range []MemberResult{{0, WasLost, loss.Each[0].Why}, {3, Refused, forGood.Why}, {4, NotGranted, nil}} {
 		l.must(loss.Each[i] == want, "%+v, want %+v", loss.Each[i], want)
 	}
 	l.did("ask [once 0 once 1 once 2 once 3 once 4] give [1 2] cancel [4] look []")
@@ -299,11 +299,11 @@ func TestMembership_MaxHold_WhatJoinsEndsWithTheOthers(t *testing.T) {
 	var first clock.Instant
 	for i := range 3 {
 		h := &hold{lab: l, until: l.now.Add(time.Minute)}
-		h.Port, h.Server, h.MaxEnd = h, i, l.now.Add(time.Hour-time.Duration(i))
+		h.Port, h.Member, h.MaxEnd = h, i, l.now.Add(time.Hour-time.Duration(i))
 		if i == 1 {
 			first = h.MaxEnd
 		}
 		l.tell(i, h, Refusal{})
 	}
-	l.must(l.joins == first, "it ends in %v", l.last.Sub(l.now))
+	l.must(l.joins == first, "it ends in %v", l.bound.Sub(l.now))
 }

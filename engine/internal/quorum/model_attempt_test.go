@@ -37,7 +37,7 @@ func (a *attempt) begin() {
 		case !ok:
 		case s.owner == nil:
 			got = &grant{c: a.c, m: a.m, server: s, there: sent, until: sent.Add(s.lease - s.lease/50)}
-			got.Port, got.Server = got, s.id
+			got.Port, got.Member = got, s.id
 			s.owner, s.expires = got, s.now.Add(s.lease)
 		default:
 			a.refusal = heldFor(s.expires.Sub(s.now))

@@ -23,6 +23,7 @@ type client struct {
 
 func (c *client) Now() clock.Instant                 { return c.now }
 func (c *client) Stamp(int) clock.Instant            { return c.now }
+func (c *client) Away(int) error                     { return nil }
 func (c *client) Draw(d time.Duration) time.Duration { return time.Duration(c.r.Int64N(int64(d))) }
 func (c *client) NotAcquired(f Failure) error        { return &failureError{f} }
 func (c *client) Lost(l Loss) error                  { return &lossError{l} }
@@ -147,7 +148,7 @@ func (c *client) unlock(m *Machine) {
 	if certain, expired := m.Check(); !certain {
 		var ends []End
 		for _, v := range expired {
-			ends = append(ends, End{v.Server, errors.New("its time is over"), lock.NotRenewed})
+			ends = append(ends, End{v.Member, errors.New("its time is over"), lock.NotRenewed})
 		}
 		why = m.Expired(ends)
 	}

@@ -1,9 +1,11 @@
 package quorum
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -11,19 +13,22 @@ import (
 // not block, run no code of a user, and do not call back.
 type Port interface {
 	Now() clock.Instant
-	// Stamp is the time of a moment ago, as a server's engine has it. It costs less.
-	Stamp(server int) clock.Instant
+	// Stamp is the time of a moment ago, as a member's engine has it. It costs less.
+	Stamp(member int) clock.Instant
 	// Draw returns a random part of d.
 	Draw(d time.Duration) time.Duration
 
 	// RoundTrip is how long the latest answer of a server took, which SetRoundTrip notes; 0: it is not
 	// known; or WasSilent.
-	RoundTrip(server int) time.Duration
-	SetRoundTrip(server int, d time.Duration)
+	RoundTrip(member int) time.Duration
+	SetRoundTrip(member int, d time.Duration)
 
-	// NewTry makes the acquisition that asks a server; Ready.Ask begins it. It waits as a Lock does,
+	// NewTry makes the acquisition that asks a member; Ready.Ask begins it. It waits as a Lock does,
 	// or it is one try.
-	NewTry(server int, waits bool) Try
+	NewTry(member int, waits bool) Try
+
+	// Away is why the server of a lock has no connection; nil if it has one.
+	Away(member int) error
 
 	// NotAcquired is the error of one that has failed, Lost the end of a hold that has too few
 	// votes.
@@ -33,12 +38,13 @@ type Port interface {
 
 // Config is what a machine is made for.
 type Config struct {
-	Order   []int         // of the servers, by their addresses: the same for all contenders
+	Policy  Policy
+	Order   []int         // of the servers, by their addresses: the same for all contenders; of a MultiLock nil
 	Once    bool          // TryLock: one attempt
 	Renewal time.Duration // how often the watchdog renews; 0: the lease is fixed
 }
 
-// Try is the acquisition at one server. It is the caller's, and comparable.
+// Try is the acquisition of one member. It is the caller's, and comparable.
 type Try any
 
 // VotePort is the hold of a vote. Its methods take no lock.
@@ -48,21 +54,49 @@ type VotePort interface {
 	Until() clock.Instant
 }
 
-// ServerState is what a refusal says of its server.
-type ServerState uint8
+// MemberState is what a refusal says of its member.
+type MemberState uint8
 
 // The states.
 const (
-	Unknown ServerState = iota // something else
+	Unknown MemberState = iota // something else
 	Held                       // by another
 	Unavailable
 )
 
-// Refusal is why a server has not granted it. The zero Refusal is none.
+// RefusalOf is what the error of a member says.
+func RefusalOf(why error) Refusal {
+	is := lockerr.Parts(why)
+	r := Refusal{
+		Why: why, Passes: lockerr.MayPass(why),
+		Full: slices.Contains(is, lockerr.ErrOverloaded), Late: slices.Contains(is, lockerr.ErrGrantTooLate), Closed: slices.Contains(is, lockerr.ErrClosed),
+	}
+	at := 0
+	if r.State, at = StateIn(is); r.State == Held {
+		held := is[at].(*lockerr.Held)
+		r.TTL, r.Here = held.TTL, held.Here
+	}
+	return r
+}
+
+// StateIn reads it out of the conditions of an error, with the place of what says so.
+func StateIn(is []error) (state MemberState, at int) {
+	for i, one := range is {
+		if _, yes := one.(*lockerr.Held); yes {
+			return Held, i
+		}
+		if one == lockerr.ErrUnavailable {
+			return Unavailable, i
+		}
+	}
+	return Unknown, 0
+}
+
+// Refusal is why a member has not granted it. The zero Refusal is none.
 type Refusal struct {
 	Why    error // handed on to errors
 	TTL    time.Duration
-	State  ServerState
+	State  MemberState
 	Passes bool // waiting may help
 	Full   bool // only asking again later may
 	Late   bool // granted, later than the lease lasts
@@ -71,7 +105,7 @@ type Refusal struct {
 	Ended  bool // granted, and that has ended, as Why says
 }
 
-// EndedBefore is the refusal of a server whose grant had ended before the whole was held.
+// EndedBefore is the refusal of a member whose grant had ended before the whole was held.
 func EndedBefore(e End) Refusal {
 	if e.Loss == lock.EngineClosed {
 		return Refusal{Why: e.Why, Ended: true, Closed: true}
@@ -84,7 +118,7 @@ func (r *Refusal) none() bool { return r.Why == nil }
 
 // End is why the hold of a vote has ended: it was lost, or released (0).
 type End struct {
-	Server int
+	Member int
 	Why    error
 	Loss   lock.Loss
 }

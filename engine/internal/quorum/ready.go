@@ -8,22 +8,24 @@ import (
 // Ready is what a transition leaves to be done once the lock of the caller is released, in this
 // order.
 type Ready struct {
-	Lost   error // to be logged
-	Give   []*Vote
-	Cancel []Try
-	Why    lockerr.Cancel // of these
-	Won    bool           // it is held,
-	Failed error          // or was not acquired: the caller is told
-	Join   *Vote          // ends with the others,
-	Last   clock.Instant
-	LookAt []*Vote // are renewed at once: the answers tell whether they are there
-	Ask    []Request
-	Timer  bool // Machine.Due has changed
-	List   bool // with the engines, which may close
+	Lost error // to be logged
+	Give []*Vote
+	// Withdraw: when these are given back GivenBack is called.
+	Withdraw bool
+	Cancel   []Try
+	Why      lockerr.Cancel // of these
+	Won      bool           // it is held,
+	Failed   error          // or was not acquired: the caller is told
+	Join     *Vote          // ends with the others,
+	Last     clock.Instant
+	LookAt   []*Vote // are renewed at once: the answers tell whether they are there
+	Ask      []Request
+	Timer    bool // Machine.Due has changed
+	List     bool // with the engines, which may close
 }
 
 // Request is a try that is to begin.
 type Request struct {
-	Server int
+	Member int
 	Try    Try
 }

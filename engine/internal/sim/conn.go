@@ -37,6 +37,7 @@ type conn struct {
 	lastIn   clock.Instant // nothing arrives here before
 	heard    clock.Instant
 	restores int
+	breaks   []func(error) // end the commands that are no scripts, with the connection
 }
 
 // flight is a command without an answer.
@@ -197,6 +198,11 @@ func (c *conn) end(why error) {
 	flights := c.out
 	c.up, c.lost, c.out, c.inbox = false, c.p.sim.now, nil, nil
 	c.life++
+	breaks := c.breaks
+	c.breaks = nil
+	for _, end := range breaks {
+		end(why)
+	}
 	waiting := 0
 	for _, f := range flights {
 		if !f.executed {

@@ -204,6 +204,12 @@ func (c *conn) looks(r resp.Request) bool {
 		}
 		s.after(s.latency(), c.p.process, func() { end(v, nil) })
 	})
-	s.after(commandTimeout, c.p.process, func() { end(resp.Value{}, resp.OutcomeUnknown(errCut)) })
+	lost := func(why error) {
+		if !c.p.dead {
+			end(resp.Value{}, resp.OutcomeUnknown(why))
+		}
+	}
+	c.breaks = append(c.breaks, lost)
+	s.after(commandTimeout, c.p.process, func() { lost(errCut) })
 	return true
 }

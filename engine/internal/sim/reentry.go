@@ -73,9 +73,9 @@ func (h *held) askAlone(ctx context.Context) {
 	case kind == 0:
 		one.ctx, one.under, carries = engine.Detach(ctx), nil, false
 	case kind == 1:
-		one.names, one.reads, carries = []string{others(h.names[0])[0]}, false, false
+		one.names, one.reads, one.under, carries = []string{others(h.names[0])[0]}, false, h, false
 	case kind == 2 && slices.Contains(plain, h.names[0]):
-		one.names = []string{others(h.names[0])[0], h.names[0]}
+		one.names, one.under = []string{others(h.names[0])[0], h.names[0]}, h
 	case h.names[0] == rw && !h.reads:
 		one.reads = s.chance(2)
 	}

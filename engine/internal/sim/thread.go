@@ -158,7 +158,7 @@ func (s *Sim) soon() time.Duration { return s.between(0, 300*time.Microsecond) }
 // timeAfter is the world's After.
 func (p *process) timeAfter(d time.Duration) (<-chan struct{}, func() bool) {
 	over, stopped := make(chan struct{}), false
-	p.sim.after(d+p.sim.between(0, 2*time.Millisecond), p, func() {
+	p.sim.after(max(d, 0)+p.sim.between(0, 2*time.Millisecond), p, func() { // a time that is over is over at once
 		if !stopped {
 			stopped = true
 			close(over)

@@ -220,7 +220,7 @@ func TestRedLock_MajorityOfValues_IsTheMiddle(t *testing.T) {
 		values []int
 		want   int
 	}{{[]int{7}, 7}, {[]int{7, 5}, 5}, {[]int{1, 9, 5}, 5}, {[]int{4, 1, 3, 2}, 2}, {[]int{5, 1, 4, 2, 3}, 3}} {
-		if got := quorum.OfMajority(slices.Clone(c.values)); got != c.want {
+		if got := quorum.Reached(slices.Clone(c.values), quorum.Majority.Need(len(c.values))); got != c.want {
 			t.Errorf("%v: %d", c.values, got)
 		}
 	}

@@ -14,37 +14,43 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// redLockAcquisition is a QuorumLock that somebody wants, and then has: the machine that decides, and what
-// is not pure about it.
+// severalAcquisition is a MultiLock or a QuorumLock that somebody wants, and then has: the machine that
+// decides, and what is not pure about it.
 //
-// mu is taken without any other lock, and no other lock is taken under it: what is to be done is
-// noted in a Ready, and done after it. It leads to no Hold: one that was dropped can be noticed.
-type redLockAcquisition struct {
+// mu is taken without any other lock, and under it only those that say whether a server has a connection:
+// what is to be done is noted in a Ready, and done after it. It leads to no Hold: one that was dropped can be
+// noticed.
+type severalAcquisition struct {
 	pendingOp
+	all     *several
 	locks   []Mutex
 	opts    options
 	parents []*lockHold               // the lock is re-entered under them, or asked for beside them; nil: nowhere
 	held    weak.Pointer[heldContext] // where they were found, and those that join later are
-	group   *group
-	whole   quorumHold     // what its Hold leads to
-	fut     *Future[*Hold] // until it is settled
+	whole   severalHold               // what its Hold leads to
+	fut     *Future[*Hold]            // until it is settled
 	seen    *observation
 	timer   taskTimer // of Machine.Due
+	votes   []vote    // the first of each member
 
 	mu sync.Mutex
 	quorum.Machine
 	unlocked *groupUnlock // by Unlock
 }
 
-// startRedLockAcquisition starts to ask for the lock. It does not block. parents are those that held carries.
-func startRedLockAcquisition(ctx context.Context, l *several, o options, held *heldContext, parents []*lockHold, once, async bool, seen *observation) (*redLockAcquisition, *Future[*Hold]) {
-	q := &redLockAcquisition{locks: l.locks, opts: o, group: newGroup(1), seen: seen}
-	q.whole = quorumHold{q.group, q}
-	cfg := quorum.Config{Order: l.order, Once: once}
-	if o.lease == 0 {
-		cfg.Renewal = l.locks[0].home.cfg.Lease / 3
+// start starts to ask for the locks. It does not block. parents are those that held carries.
+func (all *several) start(ctx context.Context, o options, held *heldContext, parents []*lockHold, once, async bool, seen *observation) (*severalAcquisition, *Future[*Hold]) {
+	ends := 1
+	if all.policy == quorum.All { // each ends the whole
+		ends = len(all.locks)
 	}
-	q.Init(q, len(l.locks), cfg)
+	q := &severalAcquisition{all: all, locks: all.locks, opts: o, seen: seen, votes: make([]vote, len(all.locks))}
+	q.whole.q, q.whole.done, q.whole.left = q, make(chan struct{}), ends
+	cfg := quorum.Config{Policy: all.policy, Order: all.order, Once: once}
+	if o.lease == 0 {
+		cfg.Renewal = all.locks[0].home.cfg.Lease / 3
+	}
+	q.Init(q, len(all.locks), cfg)
 	fut := &Future[*Hold]{source: q}
 	q.fut = fut
 	q.timer.init(q.tick)
@@ -54,38 +60,49 @@ func startRedLockAcquisition(ctx context.Context, l *several, o options, held *h
 	}
 	var do quorum.Ready
 	q.Begin(&do)
-	q.begin(ctx, q, l.locks, q.Majority(), o, async) // from here on it may be given up
+	q.begin(ctx, q, all.locks, q.Need(), o, async) // from here on it may be given up
 	q.run(&do, async)
 	return q, fut
 }
 
 // The methods below implement quorum.Port.
 
-func (q *redLockAcquisition) Now() clock.Instant                 { return q.home.clock.Now() }
-func (q *redLockAcquisition) Stamp(i int) clock.Instant          { return q.locks[i].home.clock.Stamp() }
-func (q *redLockAcquisition) Draw(d time.Duration) time.Duration { return q.home.world.Draw(d) }
+func (q *severalAcquisition) Now() clock.Instant                 { return q.locks[0].home.clock.Now() }
+func (q *severalAcquisition) Stamp(i int) clock.Instant          { return q.locks[i].home.clock.Stamp() }
+func (q *severalAcquisition) Draw(d time.Duration) time.Duration { return q.home.world.Draw(d) }
 
-func (q *redLockAcquisition) RoundTrip(i int) time.Duration {
+func (q *severalAcquisition) RoundTrip(i int) time.Duration {
 	return time.Duration(q.locks[i].home.roundTrip.Load())
 }
 
-func (q *redLockAcquisition) SetRoundTrip(i int, d time.Duration) {
+func (q *severalAcquisition) SetRoundTrip(i int, d time.Duration) {
 	q.locks[i].home.roundTrip.Store(int64(d))
 }
 
-func (q *redLockAcquisition) NewTry(i int, waits bool) quorum.Try {
+func (q *severalAcquisition) NewTry(i int, waits bool) quorum.Try {
 	m := q.locks[i]
-	a := m.home.newAcquisition(m, q.opts, true, m.observePart(kindRedLock, !waits))
-	a.More().Quorum = true
-	a.Try = !waits
-	a.More().AnyRefusal = a.Try && !q.Once
+	a := m.home.newAcquisition(m, q.opts, true, m.observePart(q.all.kind(), !waits))
+	if q.Policy == quorum.Majority {
+		a.More().Quorum = true
+	}
+	if a.Try = !waits; a.Try && !q.Once {
+		a.More().AnyRefusal = true
+	}
 	return a
+}
+
+func (q *severalAcquisition) Away(i int) error {
+	m := q.locks[i]
+	if m.home.table.Client.LaneOf(m.route).Up() {
+		return nil
+	}
+	return m.home.unavailable(m.route, nil)
 }
 
 // carried is what the context carries at a server now, if the lock may re-enter it or stand beside it; nil
 // if nothing. It may have joined there since the lock was asked for. The context lives as long as that,
 // unless it was ended.
-func (q *redLockAcquisition) carried(i int) *lockHold {
+func (q *severalAcquisition) carried(i int) *lockHold {
 	if q.parents == nil {
 		return nil
 	}
@@ -108,8 +125,23 @@ func (h *lockHold) entered() bool {
 	return h.InnermostLive() != nil
 }
 
-// run does what a transition has left to be done. In the first round of a future, mayOverflow.
-func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
+// fewLocks is how many locks are given back, or asked for, on an event loop.
+const fewLocks = 16
+
+// soon does what a transition has left to be done, on a goroutine if that is much. Most that wait have little,
+// so the end of a context that many share costs no goroutine for each.
+func (q *severalAcquisition) soon(do *quorum.Ready) {
+	if len(do.Give)+len(do.Cancel)+len(do.Ask) <= fewLocks {
+		q.run(do, false)
+		return
+	}
+	much := *do
+	q.home.exec.Spawn(func() { q.run(&much, false) })
+}
+
+// run does what a transition has left to be done. In the first attempt of a future, mayOverflow: its caller can try
+// again later.
+func (q *severalAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 	if do.Lost != nil {
 		q.home.log(slog.LevelWarn, "pawl: a RedLock was lost", "err", do.Lost.Error())
 	}
@@ -117,6 +149,13 @@ func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 		v := voteOf(v)
 		v.hold.unbind(v) // or its release would wait for v.End, on a goroutine
 		v.hold.unlockAsync(false)
+	}
+	if do.Withdraw {
+		var next quorum.Ready
+		q.mu.Lock()
+		q.GivenBack(&next)
+		q.mu.Unlock()
+		defer q.soon(&next)
 	}
 	for _, a := range do.Cancel {
 		a.(*acquisition).cancel(do.Why)
@@ -131,7 +170,7 @@ func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 		holdOf(voteOf(v).hold.Root()).VerifyNow()
 	}
 	for _, one := range do.Ask {
-		q.enqueue(one.Server, one.Try.(*acquisition), mayOverflow)
+		q.enqueue(one.Member, one.Try.(*acquisition), mayOverflow)
 	}
 	if do.Timer {
 		q.setTimer()
@@ -142,23 +181,23 @@ func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 }
 
 // settle tells the caller what became of it.
-func (q *redLockAcquisition) settle(do *quorum.Ready) {
+func (q *severalAcquisition) settle(do *quorum.Ready) {
 	fut := q.fut
 	q.fut = nil
 	q.finish()
 	if do.Won {
-		q.group.observe(q.seen)
+		q.whole.observe(q.seen)
 	}
 	q.seen.finishAsync(do.Failed)
 	if do.Won {
-		fut.resolve(q.group.newHold(&q.whole, q.opts.lease == 0), nil)
+		fut.resolve(q.whole.newHold(&q.whole, q.opts.lease == 0), nil)
 	} else {
 		fut.resolve(nil, do.Failed)
 	}
 }
 
-func (q *redLockAcquisition) enqueue(i int, a *acquisition, mayOverflow bool) {
-	a.MayQueue = !mayOverflow
+func (q *severalAcquisition) enqueue(i int, a *acquisition, mayOverflow bool) {
+	a.MayQueue = !mayOverflow || !a.Try
 	q.mu.Lock()
 	s := q.Stopped()
 	q.mu.Unlock()
@@ -176,11 +215,11 @@ func (q *redLockAcquisition) enqueue(i int, a *acquisition, mayOverflow bool) {
 }
 
 // onResult is called with the result of one server.
-func (q *redLockAcquisition) onResult(i int, h *Hold, err error) {
+func (q *severalAcquisition) onResult(i int, h *Hold, err error) {
 	var v *quorum.Vote
 	var refusal quorum.Refusal
 	if h == nil {
-		refusal = refusalOf(err)
+		refusal = quorum.RefusalOf(err.(*NotAcquiredError).Err)
 	} else if v, err = q.bind(i, h); v == nil {
 		refusal = quorum.EndedBefore(endOf(i, err))
 		h.h.unlockAsync(false)
@@ -189,12 +228,12 @@ func (q *redLockAcquisition) onResult(i int, h *Hold, err error) {
 	q.mu.Lock()
 	q.Reply(i, v, refusal, &do)
 	q.mu.Unlock()
-	q.run(&do, false)
+	q.soon(&do)
 }
 
 // setTimer has tick called when it is due. Two transitions may be here at the same time: the later Due
 // is what both end with.
-func (q *redLockAcquisition) setTimer() {
+func (q *severalAcquisition) setTimer() {
 	for due := q.due(); ; {
 		if due == 0 {
 			q.home.table.Timers.Cancel(&q.timer.timer)
@@ -209,35 +248,38 @@ func (q *redLockAcquisition) setTimer() {
 	}
 }
 
-func (q *redLockAcquisition) due() clock.Instant {
+func (q *severalAcquisition) due() clock.Instant {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.Due
 }
 
 // tick goes on when the time of the stage is over.
-func (q *redLockAcquisition) tick() {
+func (q *severalAcquisition) tick() {
 	var do quorum.Ready
 	q.mu.Lock()
 	q.Tick(&do)
 	q.mu.Unlock()
-	q.run(&do, false)
+	q.soon(&do)
 }
 
 // vote is a hold of one of the servers.
 type vote struct {
 	quorum.Vote
-	of   *redLockAcquisition
+	of   *severalAcquisition
 	hold *lockHold
 }
 
 func voteOf(v *quorum.Vote) *vote { return v.Port.(*vote) }
 
 // bind makes a vote of a hold, or returns why it has ended.
-func (q *redLockAcquisition) bind(i int, l *Hold) (*quorum.Vote, error) {
+func (q *severalAcquisition) bind(i int, l *Hold) (*quorum.Vote, error) {
 	h := l.h.(*lockHold)
-	v := &vote{of: q, hold: h}
-	v.Port, v.Server = v, i
+	v := &q.votes[i]
+	if v.of != nil { // somebody may know that one still
+		v = new(vote)
+	}
+	v.of, v.hold, v.Port, v.Member = q, h, v, i
 	if why := h.bind(v); why != nil {
 		return nil, why
 	}
@@ -260,18 +302,18 @@ func (v *vote) End(why error) {
 	var do quorum.Ready
 	q := v.of
 	q.mu.Lock()
-	q.Leave(&v.Vote, endOf(v.Server, why), there, &do)
+	q.Leave(&v.Vote, endOf(v.Member, why), there, &do)
 	ending := q.Ending
 	q.mu.Unlock()
-	defer q.run(&do, false) // even if a context of the user's panics
+	defer q.soon(&do) // even if a context of the user's panics
 	if ending != nil {
-		q.group.End(ending) // or waits for it
+		q.whole.End(ending) // or waits for it
 	}
 }
 
 // endOf is why the hold at a server has ended.
 func endOf(i int, why error) quorum.End {
-	e := quorum.End{Server: i, Why: why}
+	e := quorum.End{Member: i, Why: why}
 	if lost, yes := why.(*LostError); yes {
 		e.Loss = lock.Loss(lost.Reason)
 	}
@@ -286,26 +328,26 @@ func (h *lockHold) endBy(at clock.Instant) {
 }
 
 // cancel implements pendingOwner.
-func (q *redLockAcquisition) cancel(s lockerr.Cancel) bool {
+func (q *severalAcquisition) cancel(s lockerr.Cancel) bool {
 	var do quorum.Ready
 	q.mu.Lock()
 	did := q.Cancel(s, &do)
 	q.mu.Unlock()
-	q.run(&do, false)
+	q.soon(&do)
 	return did
 }
 
-func (q *redLockAcquisition) over() bool {
+func (q *severalAcquisition) over() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.Decided()
 }
 
-func (q *redLockAcquisition) waitOver() {
+func (q *severalAcquisition) waitOver() {
 	q.cancel(lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true})
 }
 
 // The methods below make it the source of its future.
 
-func (q *redLockAcquisition) abandon()     { q.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
-func (q *redLockAcquisition) drop(h *Hold) { h.h.unlockAsync(false) }
+func (q *severalAcquisition) abandon()     { q.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
+func (q *severalAcquisition) drop(h *Hold) { h.h.unlockAsync(false) }

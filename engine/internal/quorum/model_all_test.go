@@ -1,4 +1,4 @@
-package multilock
+package quorum
 
 import (
 	"errors"
@@ -11,21 +11,21 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
-var only = flag.Uint64("gathering.seed", 0, "run this seed of the model only")
+var allSeed = flag.Uint64("quorum.all", 0, "run this seed of the model only")
 
 // Some want some of a few locks, others take them alone, servers go away, refuse, and answer
 // late, holds are lost, and callers give up: in any order. After each thing the lab looks
 // that nobody waits while it holds one, and that one that has failed holds nothing. When the
 // faults are over, everybody comes to an end.
-func TestNoSeedWaitsWhileItHolds(t *testing.T) {
+func TestModel_All_NeverWaitsWhileItHolds(t *testing.T) {
 	t.Parallel()
 	counts := make(map[string]int)
-	if *only != 0 {
-		model(t, *only, counts)
+	if *allSeed != 0 {
+		allModel(t, *allSeed, counts)
 		return
 	}
 	for range 1200 {
-		model(t, rand.Uint64(), counts)
+		allModel(t, rand.Uint64(), counts)
 	}
 	t.Logf("%v", counts)
 	for _, what := range []string{"has all", "held", "away", "for good", "late", "stopped", "closed"} {
@@ -35,16 +35,16 @@ func TestNoSeedWaitsWhileItHolds(t *testing.T) {
 	}
 }
 
-func model(t *testing.T, seed uint64, counts map[string]int) {
+func allModel(t *testing.T, seed uint64, counts map[string]int) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Logf("again: go test ./engine/internal/multilock -gathering.seed %d", seed)
+			t.Logf("again: go test ./engine/internal/quorum -quorum.all %d", seed)
 		}
 	}()
 	random := rand.New(rand.NewPCG(seed, seed))
 	one := func(in int) bool { return random.IntN(in) == 0 }
-	l := newLab(t, "p q r s u v")
+	l := newAllLab(t, "p q r s u v")
 	l.pick = random.IntN
 	l.draw = func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) }
 	l.holds = func() int { return random.IntN(4) }
@@ -53,9 +53,9 @@ func model(t *testing.T, seed uint64, counts map[string]int) {
 		for _, i := range random.Perm(len(l.names))[:1+random.IntN(4)] {
 			wants += " " + l.names[i]
 		}
-		k := l.taker(fmt.Sprint("k", len(l.all)), wants, one(4), one(2))
+		k := l.taker(fmt.Sprint("k", len(l.all)), wants, one(4))
 		k.lost = random.IntN(16) / 13
-		k.do(k.Start())
+		k.does(k.Begin)
 	}
 	some := func() *fakeLock { return l.locks[l.names[random.IntN(len(l.names))]] }
 	causes := []error{errStopped, lockerr.ErrWaited, lockerr.ErrClosed, lockerr.ErrAbandoned}
@@ -96,14 +96,14 @@ func model(t *testing.T, seed uint64, counts map[string]int) {
 	l.run()
 	for _, k := range l.all {
 		if k.ended != 1 {
-			t.Fatalf("%s does not end: %+v, %v", k, k.View(), k.story)
+			t.Fatalf("%s does not end: %+v, %v", k, k.Stage, k.story)
 		}
 		for i := range k.wants {
 			if k.held[i] {
 				t.Fatalf("%s keeps %s: %v", k, k.wants[i].name, k.story)
 			}
 		}
-		switch why := k.err.Why; {
+		switch why := k.err; {
 		case k.has:
 			counts["has all"]++
 		case errors.Is(why, errBad):
@@ -121,7 +121,7 @@ func model(t *testing.T, seed uint64, counts map[string]int) {
 		default:
 			t.Fatalf("%s: %v", k, why)
 		}
-		if v := k.View(); k.once && v.Rounds > 0 {
+		if k.Once && k.refusals > 0 {
 			t.Fatalf("%s is a TryLock, and went on: %v", k, k.story)
 		}
 	}
