@@ -16,43 +16,43 @@ local counts = #KEYS == 3
 local place = redis.call('ZRANK', KEYS[#KEYS], owner)
 local ttl = redis.call('PTTL', KEYS[1])
 local mine = ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1
-if mine or ttl == -2 and (ARGV[7] == '1' or (place or redis.call('ZCARD', KEYS[#KEYS])) < front) then
-  local token
-  if mine then
-    if ttl < tonumber(ARGV[6]) then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
-    token = counts and tonumber(redis.call('GET', KEYS[2]) or redis.call('INCR', KEYS[2]))
-  else
-    token = counts and redis.call('INCR', KEYS[2])
-    redis.call('HSET', KEYS[1], owner, 1)
-    local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[6])
-    if type(set) == 'table' then
-      redis.call('HDEL', KEYS[1], owner)
-      return set
-    end
+if not mine and (ttl ~= -2 or ARGV[7] ~= '1' and (place or redis.call('ZCARD', KEYS[#KEYS])) >= front) then
+  local set
+  if not place then
+    local last = tonumber(redis.call('ZRANGE', KEYS[#KEYS], -1, -1, 'WITHSCORES')[2] or 0)
+    set = redis.pcall('ZADD', KEYS[#KEYS], last + 1, owner)
   end
-  if place then
-    redis.call('ZREM', KEYS[#KEYS], owner)
-    if place < front or mine then
-      tell(front - 1)
-    else
-      redis.call('ZREM', KEYS[#KEYS], unpack(redis.call('ZRANGE', KEYS[#KEYS], 0, front - 1)))
-      tell(0)
-    end
+  if type(set) ~= 'table' then
+    set = redis.pcall('PEXPIRE', KEYS[#KEYS], 60000)
+    if type(set) == 'table' then redis.call('ZREM', KEYS[#KEYS], owner) end
   end
-  return token and {-2, token} or -2
+  local behind = -1
+  place = redis.call('ZRANK', KEYS[#KEYS], owner)
+  if place and place >= front then behind = redis.call('ZCARD', KEYS[#KEYS]) - 1 - place end
+  if ttl ~= -2 then return {ttl, redis.pcall('HGETALL', KEYS[1])[1] or '', behind} end
+  if place then return {1000, '', behind} end
 end
 
-local set
-if not place then
-  local last = tonumber(redis.call('ZRANGE', KEYS[#KEYS], -1, -1, 'WITHSCORES')[2] or 0)
-  set = redis.pcall('ZADD', KEYS[#KEYS], last + 1, owner)
+local token
+if mine then
+  if ttl < tonumber(ARGV[6]) then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
+  token = counts and tonumber(redis.call('GET', KEYS[2]) or redis.call('INCR', KEYS[2]))
+else
+  token = counts and redis.call('INCR', KEYS[2])
+  redis.call('HSET', KEYS[1], owner, 1)
+  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[6])
+  if type(set) == 'table' then
+    redis.call('HDEL', KEYS[1], owner)
+    return set
+  end
 end
-if type(set) ~= 'table' then
-  set = redis.pcall('PEXPIRE', KEYS[#KEYS], 60000)
-  if type(set) == 'table' then redis.call('ZREM', KEYS[#KEYS], owner) end
+if place then
+  redis.call('ZREM', KEYS[#KEYS], owner)
+  if place < front or mine then
+    tell(front - 1)
+  else
+    redis.call('ZREM', KEYS[#KEYS], unpack(redis.call('ZRANGE', KEYS[#KEYS], 0, front - 1)))
+    tell(0)
+  end
 end
-local behind = -1
-place = redis.call('ZRANK', KEYS[#KEYS], owner)
-if place and place >= front then behind = redis.call('ZCARD', KEYS[#KEYS]) - 1 - place end
-if ttl == -2 then return {1000, '', behind} end
-return {ttl, redis.pcall('HGETALL', KEYS[1])[1] or '', behind}
+return token and {-2, token} or -2
