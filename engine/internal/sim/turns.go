@@ -193,14 +193,16 @@ type freed struct {
 	announced bool
 	heard     bool   // the message, by whom it is for
 	first     string // in the queue of the fair lock
-	silent    bool   // nobody in the front of its queue is alive
+	silent    bool   // nobody in the front of its queue waits
 }
 
-// frontIsSilent reports whether nobody in the front of the engines that wait for a name is alive. Then somebody
-// behind them looks, sooner or later.
+// frontIsSilent reports whether nobody in the front of the engines that wait for a name is alive and waits as that
+// owner. Then somebody behind them looks, sooner or later.
 func (s *Sim) frontIsSilent(name string) bool {
 	owners := s.server.WaitersFor(name)
-	return len(owners) >= s.front && s.front > 0 && !slices.ContainsFunc(owners[:s.front], s.lives)
+	return len(owners) >= s.front && s.front > 0 && !slices.ContainsFunc(owners[:s.front], func(owner string) bool {
+		return s.lives(owner) && !s.late[owner] && !s.oldPlaces[owner]
+	})
 }
 
 // limit is how long it may stay so. A head that knows of an expiry sleeps until then,

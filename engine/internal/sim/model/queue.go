@@ -140,6 +140,14 @@ func (v *Keyspace) WaitersFor(name string) []string {
 	return nil
 }
 
+// Queues are all owners that wait for locks.
+func (v *Keyspace) Queues() (owners []string) {
+	for _, q := range v.waits {
+		owners = append(owners, q.owners...)
+	}
+	return owners
+}
+
 // Waiting says which owners, of those that count, wait in the queues.
 func (v *Keyspace) Waiting(counts func(owner string) bool) (list []string) {
 	for queue := range v.waits {
