@@ -55,7 +55,7 @@ func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	case lock.Decrementing:
 		return k.AppendLeave(dst, form, r.Name, owner, int(cmd.Number), ShardOf(r).Table.Verb())
 	case lock.Withdrawing:
-		return script.AppendWithdraw(dst, form, ShardOf(r).Table.queue(k, r.Name), owner)
+		return script.AppendWithdraw(dst, form, ShardOf(r).Table.queue(k, r.Name), ShardOf(r).Table.ID)
 	case lock.Releasing, lock.Compensating:
 		return ShardOf(r).Table.AppendRelease(dst, form, k, r.Name, cmd.ID, cmd.Lease)
 	}
@@ -63,8 +63,9 @@ func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 }
 
 // front is how many engines that wait for a name listen for its release, and race for it: enough that one
-// that is slow, or far from the server, keeps nobody waiting, and few enough that a release costs little.
-const front = 4
+// that is slow, or far from the server, keeps nobody waiting, and few enough that a release costs little
+// (docs/benchmarks.md has the figures).
+const front = 3
 
 // queue is what the scripts of a kind that queues are told.
 func (t *Table) queue(k kind.Kind, name string) script.Queue {

@@ -68,20 +68,16 @@ func (w *subscription) UnlistenForCalls() {
 }
 
 // ChannelEvent implements resp.ChannelHandler.
-func (c *calls) ChannelEvent(ev resp.ChannelEvent, message []byte, _ error) {
+func (c *calls) ChannelEvent(ev resp.ChannelEvent, _ []byte, _ error) {
 	defer invariants.FailStop()
 	sh := ShardOf(c.sub.Entry())
-	owner, ours := script.ParseOwner(message, sh.Table.ID)
-	if ev == resp.Message && !ours {
-		return
-	}
 	var rd lock.Ready
 	sh.mu.Lock()
 	switch ev {
 	case resp.Subscribed:
 		c.sub.CallsConfirmed(&rd)
 	case resp.Message:
-		c.sub.Called(owner, &rd)
+		c.sub.Called(&rd)
 	case resp.Disconnected:
 		c.sub.CallsLost(&rd)
 	case resp.Refused:

@@ -82,7 +82,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 		r.sub.Reset()
 	}
 	if c.Join != NoJoin {
-		r.joinReplied(c, o)
+		r.joinReplied(o)
 	}
 	switch o.Result {
 	case Replied:

@@ -117,6 +117,9 @@ func (w *Subscription) AlarmFired(rd *Ready) {
 		w.end()
 		w.res.finishTransition()
 	default:
+		if w.stage == behind {
+			w.stage = looking
+		}
 		w.act(w.Alarm(), rd)
 	}
 }
@@ -137,8 +140,8 @@ func (w *Subscription) OnMessage(rd *Ready) {
 
 // Woken is called on what wakeWriter has found.
 func (r *Entry) Woken(rd *Ready) {
-	if w := r.sub; w != nil {
-		w.OnMessage(rd)
+	if w := r.sub; w != nil && !w.over {
+		w.act(w.Event(false), rd)
 	}
 }
 

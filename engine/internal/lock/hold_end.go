@@ -139,6 +139,9 @@ func (r *Entry) shut(c *Command, rd *Ready) {
 
 func (r *Entry) drop(rd *Ready) {
 	r.unblockForGood()
+	if r.sub != nil {
+		r.sub.queued = false
+	}
 	r.failAll(rd)
 	if h := r.hold; h != nil {
 		if h.state == live {

@@ -23,10 +23,9 @@ import (
 // An engine that finds itself behind for the first time listens for releases until it hears calls, and asks once
 // more then: nobody may have been able to call it before.
 //
-// A place is that of the name's wait, not of a request: a head that gives up leaves it to the next one. All
-// tries of the name's head are sent as its owner, until the server has granted one, or may have: the grant takes
-// the owner out of the queue. A place that nobody needs is given up by a compensation, as is one that may be lost:
-// bytes that lie in some buffer could queue the owner again after it has left.
+// A place is the engine's, so whatever is executed late, or twice, gives it one place or none. It keeps the
+// place while anybody waits, whoever is the head; a grant takes it out of the queue. A place that nobody needs is given
+// up by a compensation. One that is lost comes back at the end of the queue with the next try.
 //
 // A call may be older, or newer, than the answer to a try:
 //
@@ -46,7 +45,8 @@ const (
 	calling                     // it wants to, and the server has not confirmed that
 	racing                      // it does; the next try joins, or races from the front
 	asking                      // the same; that try is out, and no call has come since
-	behind                      // the same; it is behind the front
+	behind                      // the same; it is behind the front, and sleeps
+	looking                     // the same; the sleep is over, and it has heard nothing
 	queueless                   // the server refuses the queue, or the channel of the calls, to this user
 )
 
@@ -56,26 +56,23 @@ func (w *Subscription) joins(a *Request) bool {
 	if w == nil || a == nil || w.res.Shard.Traits[a.Kind].Waiting != Racing {
 		return false
 	}
-	return w.res.hold == nil && !w.moving && w.stage != queueless && (w.place != 0 || w.Hears() || w.hearsCalls())
+	return w.res.hold == nil && !w.moving && w.stage != queueless && (w.queued || w.Hears() || w.hearsCalls())
 }
 
 func (w *Subscription) hearsCalls() bool {
-	return w.stage == racing || w.stage == asking || w.stage == behind
+	return w.stage == racing || w.stage == asking || w.stage == behind || w.stage == looking
 }
 
-// join returns the owner that the name has in the queue, made if there is none, for a try that is sent.
-func (w *Subscription) join(a *Request) (owner int64, how Join) {
-	how, w.kind = JoinQueue, a.Kind
-	if w.stage == behind {
+// join notes that a try in the queue is sent, and says of which sort.
+func (w *Subscription) join(a *Request) (how Join) {
+	how, w.kind, w.queued = JoinQueue, a.Kind, true
+	if w.stage == looking {
 		how = Look
 	}
 	if w.hearsCalls() {
 		w.stage = asking
 	}
-	for w.place == 0 {
-		w.place = w.res.Shard.NewID()
-	}
-	return w.place, how
+	return how
 }
 
 // answered notes that the try in the queue is not out any more.
@@ -127,20 +124,20 @@ func (w *Subscription) CallsConfirmed(rd *Ready) {
 	w.act(w.Event(again), rd)
 }
 
-// Called is called when a message says that an owner of this engine is in the front.
-func (w *Subscription) Called(owner int64, rd *Ready) {
+// Called is called when a message says that this engine is in the front.
+func (w *Subscription) Called(rd *Ready) {
 	r, was := w.res, w.stage
 	switch {
 	case w.over:
-	case owner != w.place:
+	case !w.queued:
 		// A join ran late, or its wait has ended: nobody needs that place, and it keeps others from the front.
 		if !r.withdraws() {
-			r.compensatePlace(owner, w.kind)
+			r.compensatePlace(w.kind)
 			r.Advance(rd)
 		}
 	case was == asking:
 		w.stage = racing
-	case was == behind:
+	case was == behind, was == looking:
 		w.stage = racing
 		w.listen() // the confirmation makes the head try
 		if w.Asleep() {
@@ -166,7 +163,6 @@ func (w *Subscription) CallsRefused(rd *Ready) {
 	if !w.over {
 		w.stage = uncalled // and nothing is to be given up there
 		w.unqueue()
-		w.Event(false)
 		w.res.Advance(rd)
 	}
 }
@@ -174,7 +170,7 @@ func (w *Subscription) CallsRefused(rd *Ready) {
 // listensForCalls reports whether the channel of the calls is subscribed to.
 func (w *Subscription) listensForCalls() bool { return w.stage != uncalled && w.stage != queueless }
 
-// unqueue has the name wait without the queue.
+// unqueue has the name wait without the queue, until it is granted.
 func (w *Subscription) unqueue() {
 	w.leaveQueue()
 	if w.listensForCalls() {
@@ -183,21 +179,23 @@ func (w *Subscription) unqueue() {
 	w.stage = queueless
 }
 
-// leaveQueue gives the place up, if there is one.
+// leaveQueue gives the place up, if there may be one, and ends a sleep there.
 func (w *Subscription) leaveQueue() {
-	if w.place != 0 {
-		w.res.compensatePlace(w.place, w.kind)
-		w.place = 0
+	if !w.queued {
+		return
 	}
-	if w.stage == behind { // the next place may be elsewhere
+	w.res.compensatePlace(w.kind)
+	w.queued = false
+	if w.hearsCalls() {
 		w.stage = racing
 	}
+	w.Event(false)
 }
 
 // leaveUnneededPlace gives the place up if nobody needs it. A try that is out is answered first.
 func (r *Entry) leaveUnneededPlace() {
 	w, a := r.sub, r.First()
-	if w == nil || w.place == 0 || r.Cmd.Join != NoJoin || a != nil && r.Shard.Traits[a.Kind].Waiting == Racing && !w.moving {
+	if w == nil || !w.queued || r.Cmd.Join != NoJoin || a != nil && r.Shard.Traits[a.Kind].Waiting == Racing && !w.moving {
 		return
 	}
 	if w.leaveQueue(); a == nil && r.hold == nil {
@@ -205,10 +203,9 @@ func (r *Entry) leaveUnneededPlace() {
 	}
 }
 
-// compensatePlace notes that an owner has a place in the queue that nobody needs, or may have. One command is
-// enough: whoever is called as that owner later answers as it does here, or hears nothing, and is dropped.
-func (r *Entry) compensatePlace(owner int64, kind uint8) {
-	r.compensate(owner, kind, certain, 0, r.Shard.Now()).ofPlace = true
+// compensatePlace notes that the engine has a place in the queue that nobody needs, or may have.
+func (r *Entry) compensatePlace(kind uint8) {
+	r.compensate(0, kind, certain, 0, r.Shard.Now()).ofPlace = true
 }
 
 // withdraws reports whether a place is being given up.
@@ -221,24 +218,19 @@ func (r *Entry) withdraws() bool {
 	return false
 }
 
-// joinReplied notes what became of the place of a name by a try in the queue.
-func (r *Entry) joinReplied(c *Command, o *Outcome) {
+// joinReplied notes what became of the place of the engine by a try in the queue.
+func (r *Entry) joinReplied(o *Outcome) {
 	w := r.sub
-	if w == nil || w.place != c.ID { // it was given up while this was out
-		return
-	}
 	switch {
-	case o.Result == Replied && o.Reply == HeldByOther:
+	case w == nil || o.Result == Replied && o.Reply == HeldByOther:
 		return // see joined
 	case o.Result == Replied:
-		w.place = 0
+		w.queued = false
 		if w.hearsCalls() && r.waiters.Len() <= 1 { // it will be behind others again, and need not hear its own release
 			w.unlisten()
 		}
 	case o.Result == Refused, o.Result == WrongType: // for want of a right to the key, say
 		w.unqueue()
-	case o.Result == Unknown, o.Result == RetryLater && o.Begun:
-		w.leaveQueue()
 	}
 	w.answered()
 }

@@ -55,13 +55,9 @@ func (l *lab) queued(behind int) (*Entry, *caller, *bell) {
 	return r, c, w
 }
 
-func (l *lab) called(w *bell, owner int64) *Entry {
-	return l.does(func(rd *Ready) { w.Called(owner, rd) })
-}
-
 // The first try asks for nothing but the lock. The next one joins, once the server has confirmed the channel. Only
 // who finds itself behind the front listens for calls, and asks once more then.
-func TestPlace_FirstRefusal_JoinsAndListensForCallsOnlyBehindTheFront(t *testing.T) {
+func TestQueue_FirstRefusal_JoinsAndListensForCallsOnlyBehindTheFront(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r := l.name()
@@ -85,29 +81,26 @@ func TestPlace_FirstRefusal_JoinsAndListensForCallsOnlyBehindTheFront(t *testing
 	l.joins(r, JoinQueue)
 }
 
-// In the front a release wakes it, and its owner stays the same.
-func TestPlace_InTheFront_RacesAtEachRelease(t *testing.T) {
+// In the front a release wakes it. The grant takes the engine out of the queue.
+func TestQueue_InTheFront_RacesAtEachRelease(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, c, w := l.queued(-1)
-	owner := r.sub.place
 	for range 3 {
 		l.is(r, NoCommand)
 		l.does(w.OnMessage)
-		if l.joins(r, JoinQueue); r.Cmd.ID != owner {
-			t.Fatalf("it asks as %d, and queues as %d", r.Cmd.ID, owner)
-		}
+		l.joins(r, JoinQueue)
 		l.refuse(r, -1)
 	}
 	l.does(w.OnMessage)
 	l.reply(r, Outcome{})
-	if c.hold == nil || c.hold.ID != owner || r.sub.place != 0 {
-		t.Fatalf("granted: %+v; place %d", c.hold, r.sub.place)
+	if c.hold == nil || r.sub.queued {
+		t.Fatalf("granted: %+v; queued %v", c.hold, r.sub.queued)
 	}
 }
 
 // Behind the front it listens for no release, and looks: after a second if it is the last, else later.
-func TestPlace_BehindTheFront_ListensForNoReleaseAndLooks(t *testing.T) {
+func TestQueue_BehindTheFront_ListensForNoReleaseAndLooks(t *testing.T) {
 	t.Parallel()
 	for behind, most := range map[int]time.Duration{0: time.Second, 3: 4 * time.Second, 9: 10 * time.Second, 10000: 10 * time.Second} {
 		l := newLab(t)
@@ -124,11 +117,11 @@ func TestPlace_BehindTheFront_ListensForNoReleaseAndLooks(t *testing.T) {
 }
 
 // One that is called listens, and races when it hears.
-func TestPlace_Called_ListensAndThenRaces(t *testing.T) {
+func TestQueue_Called_ListensAndThenRaces(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, _, w := l.queued(50)
-	l.called(w, r.sub.place)
+	l.does(w.Called)
 	l.is(r, NoCommand)
 	if !w.listening || w.at.Sub(l.now) > time.Second {
 		t.Fatalf("listens %v, sleeps for %v", w.listening, w.at.Sub(l.now))
@@ -139,19 +132,19 @@ func TestPlace_Called_ListensAndThenRaces(t *testing.T) {
 
 // What is heard of its place while a try is out is newer than the answer "behind". What is heard of releases
 // does not matter then.
-func TestPlace_HeardWhileATryIsOut_OutdatesTheAnswer(t *testing.T) {
+func TestQueue_HeardWhileATryIsOut_OutdatesTheAnswer(t *testing.T) {
 	t.Parallel()
 	for what, outdates := range map[string]bool{"called": true, "confirmed again": true, "a release": false} {
 		l := newLab(t)
 		r, _, w := l.queued(5)
-		l.called(w, r.sub.place)
+		l.does(w.Called)
 		l.does(w.Subscribed)
 		if what == "confirmed again" {
 			l.does(w.CallsLost)
 		}
 		switch l.is(r, Acquiring); what {
 		case "called":
-			l.called(w, r.sub.place)
+			l.does(w.Called)
 		case "confirmed again":
 			l.does(w.CallsConfirmed)
 		default:
@@ -166,126 +159,136 @@ func TestPlace_HeardWhileATryIsOut_OutdatesTheAnswer(t *testing.T) {
 	}
 }
 
-// The place is the name's: whoever waits next has it.
-func TestPlace_HeadGivesUp_TheNextOneKeepsIt(t *testing.T) {
+// The place is the engine's: the one that waits next has it.
+func TestQueue_HeadGivesUp_TheNextOneKeepsThePlace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, c, w := l.queued(3)
 	second := l.race(r)
-	owner := r.sub.place
 	l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
 	l.is(r, NoCommand)
 	l.now = w.at
 	l.does(w.AlarmFired)
-	if l.joins(r, Look); r.Cmd.ID != owner {
-		t.Fatalf("it asks as %d, and the name's place is %d", r.Cmd.ID, owner)
-	}
+	l.joins(r, Look)
 	l.reply(r, Outcome{})
 	if second.hold == nil {
 		t.Error("the second has no hold")
 	}
 }
 
-// When nobody waits any more, the place is given up, once.
-func TestPlace_NobodyWaits_IsGivenUp(t *testing.T) {
+// When nobody waits any more, the place is given up, once. The next one begins as it should: it does not look.
+func TestQueue_NobodyWaits_ThePlaceIsGivenUp(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, c, _ := l.queued(3)
-	owner := r.sub.place
 	l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
-	if l.is(r, Withdrawing); r.Cmd.ID != owner {
-		t.Fatalf("%d is withdrawn, and the place was %d", r.Cmd.ID, owner)
-	}
+	l.is(r, Withdrawing)
 	l.reply(r, Outcome{})
 	l.is(r, NoCommand)
 	if r.compensations != nil || len(l.released) != 0 {
 		t.Errorf("left: %+v; released %v", r.View(), l.released)
 	}
 	l.race(r) // the subscription is there still, so it joins at once
-	if l.joins(r, JoinQueue); r.Cmd.ID == owner {
-		t.Error("the next one asks as an owner that was withdrawn")
-	}
+	l.joins(r, JoinQueue)
 }
 
 // A try that is out when its caller gives up is answered first.
-func TestPlace_GivenUpWhileATryIsOut_IsWithdrawnAfterTheAnswer(t *testing.T) {
+func TestQueue_GivenUpWhileATryIsOut_IsWithdrawnAfterTheAnswer(t *testing.T) {
 	t.Parallel()
-	for _, granted := range []bool{false, true} {
+	for granted, want := range map[bool]CommandKind{false: Withdrawing, true: Compensating} {
 		l := newLab(t)
 		r, c, w := l.queued(-1)
-		owner := r.sub.place
 		l.does(w.OnMessage)
 		l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
 		l.is(r, Acquiring)
-		want := Withdrawing
 		if granted {
-			want = Compensating
 			l.reply(r, Outcome{})
 		} else {
 			l.refuse(r, -1)
 		}
-		if l.is(r, want); r.Cmd.ID != owner {
-			t.Errorf("granted %v: %d is given back, and the place was %d", granted, r.Cmd.ID, owner)
+		l.is(r, want)
+		if l.reply(r, Outcome{}); r.compensations != nil {
+			t.Errorf("granted %v: left %+v", granted, r.View())
 		}
 	}
 }
 
-// A call for an owner that nobody waits as is answered: that place would keep others from the front. A storm of
-// them is answered one at a time.
-func TestPlace_CalledForAnother_WithdrawsThat(t *testing.T) {
+// One who waits next and polls does not sleep as one behind the front.
+func TestQueue_NextOnePolls_SleepsBehindNobody(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	r, _, w := l.queued(3)
-	for owner := range int64(5) {
-		l.called(w, 1000+owner)
-	}
-	if l.is(r, Withdrawing); r.Cmd.ID != 1000 {
-		t.Fatalf("%d is withdrawn", r.Cmd.ID)
-	}
-	if l.reply(r, Outcome{}); r.compensations != nil || r.sub.stage != behind {
-		t.Errorf("left: %+v, stage %d", r.View(), r.sub.stage)
+	for _, out := range []bool{false, true} {
+		l := newLab(t)
+		r, c, w := l.queued(50)
+		if out {
+			l.now = w.at
+			l.does(w.AlarmFired)
+			l.is(r, Acquiring)
+		}
+		poll := new(caller)
+		poll.Init(poll)
+		poll.Kind = polling
+		l.does(func(rd *Ready) { r.Admit(&poll.Request, rd) })
+		l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
+		if out {
+			l.refuse(r, 50)
+		}
+		l.is(r, Withdrawing)
+		l.reply(r, Outcome{})
+		if l.joins(r, NoJoin); r.Cmd.req != &poll.Request {
+			t.Errorf("its try was out %v: somebody else tries", out)
+		}
 	}
 }
 
-// A try without an answer may have taken the lock, or a place, and may yet. The lock is given back at once, after a second
-// and after a lease, the place once; and the next try is another owner's.
-func TestPlace_TryWithoutAnAnswer_IsGivenBack(t *testing.T) {
+// A call that comes when nobody waits is answered: that place would keep others from the front. A storm of them is
+// answered one at a time.
+func TestQueue_CalledWhenNobodyWaits_Withdraws(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, c, w := l.queued(3)
+	l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
+	l.reply(r, Outcome{})
+	for range 5 {
+		l.does(w.Called)
+	}
+	l.is(r, Withdrawing)
+	if l.reply(r, Outcome{}); r.compensations != nil {
+		t.Errorf("left: %+v", r.View())
+	}
+}
+
+// A try without an answer may have taken the lock: that is given back, three times. The place is the engine's
+// still, and the next try is another owner's.
+func TestQueue_TryWithoutAnAnswer_KeepsThePlace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, _, w := l.queued(-1)
-	owner := r.sub.place
 	l.does(w.OnMessage)
+	owner := r.Cmd.ID
 	l.reply(r, Outcome{Result: Unknown})
-	sent := map[CommandKind]int{}
-	for end := l.now.Add(2 * l.cfg.Lease); l.now < end; l.now = l.now.Add(100 * time.Millisecond) {
-		for d := r.compensations; d != nil; d = d.next {
-			if n := d.Port.(*note); n.at != 0 && n.at <= l.now {
-				n.at = 0
-				l.does(func(rd *Ready) { n.Fired(l.now, rd) })
-				break
-			}
-		}
-		for r.Cmd.Action == Withdrawing || r.Cmd.Action == Compensating {
-			if r.Cmd.ID != owner {
-				t.Fatalf("%d is given back", r.Cmd.ID)
-			}
-			sent[r.Cmd.Action]++
-			l.reply(r, Outcome{})
-		}
-		if r.Cmd.Action == Acquiring {
-			if r.Cmd.ID == owner {
-				t.Fatal("the next try is the same owner's")
-			}
-			l.refuse(r, -1)
-		}
+	if l.is(r, Compensating); r.Cmd.ID != owner || !r.sub.queued {
+		t.Fatalf("%d is given back, and %d was out; queued %v", r.Cmd.ID, owner, r.sub.queued)
 	}
-	if sent[Withdrawing] != 1 || sent[Compensating] != 3 || r.compensations != nil {
-		t.Errorf("sent: %v; left %+v", sent, r.View())
+	l.reply(r, Outcome{})
+	if l.joins(r, JoinQueue); r.Cmd.ID == owner {
+		t.Error("the next try is the same owner's")
+	}
+}
+
+// The end of an engine asks no server.
+func TestQueue_Dropped_ForgetsThePlace(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, _, _ := l.queued(3)
+	l.Phase = Closed
+	l.does(r.Drop)
+	if l.is(r, NoCommand); r.compensations != nil {
+		t.Errorf("left: %+v", r.View())
 	}
 }
 
 // While the slot moves a script has not both keys: the place is given up, and tries ask for the lock alone.
-func TestPlace_SlotMoves_RacesWithoutTheQueue(t *testing.T) {
+func TestQueue_SlotMoves_RacesWithoutTheQueue(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, _, w := l.queued(-1)
@@ -304,8 +307,39 @@ func TestPlace_SlotMoves_RacesWithoutTheQueue(t *testing.T) {
 	l.joins(r, JoinQueue)
 }
 
+// One that finds itself behind while the slot moves does not sleep there.
+func TestQueue_BehindWhileTheSlotMoves_SleepsNotForLong(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, _, w := l.queued(50)
+	l.now = w.at
+	l.does(w.AlarmFired)
+	l.joins(r, Look)
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute, Behind: 50, Moving: true})
+	l.is(r, Withdrawing)
+	l.reply(r, Outcome{})
+	l.joins(r, NoJoin)
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute, Moving: true})
+	if d := w.at.Sub(l.now); !w.listening || d > movingPoll {
+		t.Errorf("listens %v, sleeps for %v", w.listening, d)
+	}
+}
+
+// Only the alarm of a sleep behind the front makes a look: nobody else may clear the front.
+func TestQueue_WokenBehindTheFront_DoesNotLook(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, _, w := l.queued(50)
+	l.does(w.OnMessage) // late: it listens no more
+	l.does(w.Subscribed)
+	l.is(r, NoCommand)
+	l.does(func(rd *Ready) { w.CallsLost(rd) })
+	l.does(func(rd *Ready) { r.Reconnected(nil, rd) })
+	l.joins(r, JoinQueue)
+}
+
 // Without a right to the queue, or to the engine's channel, it races.
-func TestPlace_Denied_RacesWithoutTheQueue(t *testing.T) {
+func TestQueue_Denied_RacesWithoutTheQueue(t *testing.T) {
 	t.Parallel()
 	for _, channel := range []bool{false, true} {
 		l := newLab(t)
@@ -335,7 +369,7 @@ func TestPlace_Denied_RacesWithoutTheQueue(t *testing.T) {
 }
 
 // A lost connection may have cost it a call: it looks, and polls until it hears again.
-func TestPlace_CallsLost_LooksAndPolls(t *testing.T) {
+func TestQueue_CallsLost_LooksAndPolls(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, _, w := l.queued(50)

@@ -4,10 +4,9 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 	c := &r.Cmd
 	c.Action, c.Head, r.headNext = Acquiring, head, !head
 	c.req, c.Kind, c.Lease, c.Acks = a, a.Kind, a.firstLease(), a.Acks
+	c.ID = r.drawOwner(a)
 	if head && r.sub.joins(a) {
-		c.ID, c.Join = r.sub.join(a)
-	} else {
-		c.ID = r.drawOwner(a)
+		c.Join = r.sub.join(a)
 	}
 	if h := a.writer(); h != nil && h.state == live {
 		c.hold = h

@@ -19,9 +19,9 @@ type Subscription struct {
 	turnEnds shortInstant // see handover.go
 	Port     SubscriptionPort
 	res      *Entry
-	place    int64 // the owner in the queue at the server; 0: none; see queue.go
 	stage    queueStage
 	kind     uint8 // of the queue
+	queued   bool  // the engine may have a place in the queue at the server: see queue.go
 	moving   bool  // the latest answer said that the slot of the name moves
 	over     bool
 	own      bool          // the channel is that of one owner

@@ -183,6 +183,9 @@ func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 		r.hold = h
 		if w := r.sub; w != nil {
 			w.tries = 0
+			if w.stage == queueless { // the next wait tries again
+				w.stage = uncalled
+			}
 		}
 	}
 	if c.before != nil {

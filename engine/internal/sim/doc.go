@@ -48,7 +48,7 @@
 // program was told had been done once. They re-enter, also where that must be refused; they make contexts, abandon,
 // and unlock twice; they extend leases, ask for the state of locks, and take them by force. They use
 // names that their engine has in use as another kind, and are told so at once. Of the engines that wait for a
-// Mutex or a FencedMutex one or two race, and the others queue; an eighth of the worlds has three processes more.
+// Mutex or a FencedMutex one or two race, and the others queue; an eighth of the worlds has more than three processes.
 // Contexts of theirs end. Processes are paused, killed, closed and shut down. In two worlds of
 // nine the server is a cluster, whose slots move, with sharded messages or plain ones. In a
 // third of the others the servers have replicas, which lag behind and are promoted. A run has

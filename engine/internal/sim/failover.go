@@ -73,9 +73,6 @@ func (s *Sim) failover(v *server) {
 		s.failoverPermits()
 	}
 	s.turns.loseAll()
-	for _, owner := range v.Queues() {
-		s.oldPlaces[owner] = true
-	}
 	clear(s.tokens) // those that the replica has not heard of may be given again
 	v.replicate()
 	v.replica.epoch++

@@ -289,7 +289,7 @@ func (s *Sim) say(v *server, channel, verb, message string) (heard int) {
 	}
 	if c := s.cluster; c != nil && c.sharded && c.slots[resp.SlotOf(name)].at != v {
 		s.unheard(name)
-	} else if message == "0" { // else it says where somebody waits
+	} else if name == fair || strings.HasSuffix(channel, "}") { // else one engine is called
 		s.announced[name] = s.now
 	}
 	for _, p := range s.processes {

@@ -132,6 +132,9 @@ func (w *HeadWait) Refused(ttl time.Duration) (Action, time.Duration) {
 // Confirmed notes that the server confirmed the subscription. After a lost
 // connection all its names are told so together, so that try is paced.
 func (w *HeadWait) Confirmed() Action {
+	if !w.listening { // it comes late
+		return Nothing
+	}
 	again := w.lost
 	w.gen++
 	w.confirmed, w.lost = true, false
@@ -140,6 +143,9 @@ func (w *HeadWait) Confirmed() Action {
 
 // Message notes that a message arrived.
 func (w *HeadWait) Message() Action {
+	if !w.listening {
+		return Nothing
+	}
 	w.gen++
 	return w.wake(false)
 }
@@ -147,6 +153,9 @@ func (w *HeadWait) Message() Action {
 // Disconnected notes that the connection of the channel was lost, and messages
 // with it. The head tries, and polls until the channel is confirmed again.
 func (w *HeadWait) Disconnected() Action {
+	if !w.listening {
+		return Nothing
+	}
 	w.gen++
 	w.confirmed, w.lost = false, true
 	return w.wake(true)

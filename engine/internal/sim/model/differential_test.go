@@ -57,7 +57,7 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 			return script.AppendJoin(nil, resp.EvalSHA, q, o, lease(), random.IntN(3) == 0, random.IntN(2) == 0)
 		case 35:
 			q.Front = 1 + random.IntN(2)
-			return script.AppendWithdraw(nil, resp.EvalSHA, q, o)
+			return script.AppendWithdraw(nil, resp.EvalSHA, q, o.Engine)
 		case 20, 21, 22, 23:
 			return counterCall(random)
 		case 13, 14, 15, 16, 28, 29:
@@ -221,10 +221,10 @@ func (v *Keyspace) queueOf(key string) (all []place) {
 	return append(all, place{left: q.expire - v.Milliseconds()})
 }
 
-// waitersAt are the owners in a queue of engines.
+// waitersAt are the engines in a queue.
 func (v *Keyspace) waitersAt(queue string) []string {
 	if q := v.waitingFor(queue); q != nil {
-		return q.owners
+		return q.engines
 	}
 	return []string{}
 }

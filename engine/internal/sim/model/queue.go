@@ -11,53 +11,52 @@ import (
 
 // waiting is the queue of the engines that wait for a lock. A Keyspace has it by its own key.
 type waiting struct {
-	owners []string
-	expire int64
+	engines []string
+	expire  int64
 }
 
-func (q *waiting) clone() *waiting { return &waiting{slices.Clone(q.owners), q.expire} }
+func (q *waiting) clone() *waiting { return &waiting{slices.Clone(q.engines), q.expire} }
 
 // waitingFor returns the queue of a key, nil if there is none.
 func (v *Keyspace) waitingFor(queue string) *waiting {
 	q := v.waits[queue]
-	if q != nil && (len(q.owners) == 0 || v.Milliseconds() > q.expire) {
+	if q != nil && (len(q.engines) == 0 || v.Milliseconds() > q.expire) {
 		delete(v.waits, queue)
 		return nil
 	}
 	return q
 }
 
-// rank is ZRANK; -1 if the owner is not there.
-func (q *waiting) rank(owner string) int {
+// rank is ZRANK; -1 if the engine is not there.
+func (q *waiting) rank(engine string) int {
 	if q == nil {
 		return -1
 	}
-	return slices.Index(q.owners, owner)
+	return slices.Index(q.engines, engine)
 }
 
-func (q *waiting) remove(at int) { q.owners = slices.Delete(q.owners, at, at+1) }
+func (q *waiting) remove(at int) { q.engines = slices.Delete(q.engines, at, at+1) }
 
 // called are the words that front.lua is told.
 type called struct {
-	queue, owner, channel, verb string
-	counts                      bool
-	front                       int
+	queue, engine, owner, channel, verb string
+	counts                              bool
+	front                               int
 }
 
 func calledOf(keys, args []string) called {
-	return called{keys[len(keys)-1], args[0], args[1], args[2], args[3] == "1", int(Number(args[4]))}
+	engine, _, _ := strings.Cut(args[0], ":")
+	return called{keys[len(keys)-1], engine, args[0], args[1], args[2], args[3] == "1", int(Number(args[4]))}
 }
 
-// tell tells the owners in the front, from a place on, that they are in it.
+// tell tells the engines in the front, from a place on, that they are in it.
 func (v *Keyspace) tell(c called, place int) {
 	for range c.front + 100 {
 		q := v.waitingFor(c.queue)
-		if q == nil || place >= min(c.front, len(q.owners)) {
+		if q == nil || place >= min(c.front, len(q.engines)) {
 			return
 		}
-		next := q.owners[place]
-		engine, _, _ := strings.Cut(next, ":")
-		if heard := v.say(c.channel+":"+engine, c.verb, next); heard == 0 && c.counts {
+		if heard := v.announce(c.channel+":"+q.engines[place], c.verb); heard == 0 && c.counts {
 			q.remove(place)
 		} else {
 			place++
@@ -72,10 +71,10 @@ func (v *Keyspace) join(keys, args []string, dst []byte) []byte {
 		counter = keys[1]
 	}
 	q := v.waitingFor(c.queue)
-	place, ttl := q.rank(c.owner), v.Left(key)
+	place, ttl := q.rank(c.engine), v.Left(key)
 	mine, ahead := v.Has(key, c.owner), place
 	if place < 0 && q != nil {
-		ahead = len(q.owners)
+		ahead = len(q.engines)
 	}
 	if mine || ttl == -2 && (looks || ahead < c.front) {
 		if ttl == -2 && counter != "" {
@@ -86,7 +85,7 @@ func (v *Keyspace) join(keys, args []string, dst []byte) []byte {
 			q.remove(place)
 			from := c.front - 1
 			if place >= c.front && !mine {
-				q.owners, from = slices.Delete(q.owners, 0, c.front), 0
+				q.engines, from = slices.Delete(q.engines, 0, c.front), 0
 			}
 			v.tell(c, from)
 		}
@@ -100,13 +99,13 @@ func (v *Keyspace) join(keys, args []string, dst []byte) []byte {
 			q = new(waiting)
 			v.waits[c.queue] = q
 		}
-		q.owners = append(q.owners, c.owner)
+		q.engines = append(q.engines, c.engine)
 	}
 	behind := -1
-	if q = v.waits[c.queue]; q.rank(c.owner) >= 0 {
+	if q = v.waits[c.queue]; q.rank(c.engine) >= 0 {
 		q.expire = v.Milliseconds() + 60_000
-		if place = q.rank(c.owner); place >= c.front {
-			behind = len(q.owners) - 1 - place
+		if place = q.rank(c.engine); place >= c.front {
+			behind = len(q.engines) - 1 - place
 		}
 	}
 	holder := ""
@@ -122,7 +121,7 @@ func (v *Keyspace) join(keys, args []string, dst []byte) []byte {
 func (v *Keyspace) withdraw(keys, args []string) int64 {
 	c := calledOf(keys, args)
 	q := v.waitingFor(c.queue)
-	place := q.rank(c.owner)
+	place := q.rank(c.engine)
 	if place < 0 {
 		return script.NotThere
 	}
@@ -132,29 +131,21 @@ func (v *Keyspace) withdraw(keys, args []string) int64 {
 	return script.Done
 }
 
-// WaitersFor are the owners that wait for a lock, in order.
+// WaitersFor are the engines that wait for a lock, in order.
 func (v *Keyspace) WaitersFor(name string) []string {
 	if q := v.waitingFor(script.Companion(script.WaitersPrefix, name)); q != nil {
-		return q.owners
+		return q.engines
 	}
 	return nil
 }
 
-// Queues are all owners that wait for locks.
-func (v *Keyspace) Queues() (owners []string) {
-	for _, q := range v.waits {
-		owners = append(owners, q.owners...)
-	}
-	return owners
-}
-
-// Waiting says which owners, of those that count, wait in the queues.
-func (v *Keyspace) Waiting(counts func(owner string) bool) (list []string) {
+// Waiting says which engines, of those that count, wait in the queues.
+func (v *Keyspace) Waiting(counts func(engine string) bool) (list []string) {
 	for queue := range v.waits {
 		if q := v.waitingFor(queue); q != nil {
-			for _, owner := range q.owners {
-				if counts(owner) {
-					list = append(list, fmt.Sprintf("%s is in %s", owner, queue))
+			for _, engine := range q.engines {
+				if counts(engine) {
+					list = append(list, fmt.Sprintf("%s is in %s", engine, queue))
 				}
 			}
 		}
