@@ -19,7 +19,7 @@ const (
 	queue   = "pawl_queue:{x}"
 	channel = "redisson_lock__channel:{x}"
 	// places is how many the front has.
-	places = 4
+	places = 3
 	// limit is how long all waiters of a contest may take, even if some find the free lock by their alarm alone.
 	limit = 20 * time.Second
 )
@@ -112,8 +112,8 @@ func (c *contest) line(engines ...*engine.Engine) (list []*waiter) {
 func (c *contest) queue() []string {
 	list, _ := c.at.Do(queue, "ZRANGE", queue, "0", "-1").([]any)
 	ids := make([]string, len(list))
-	for i, owner := range list {
-		ids[i], _, _ = strings.Cut(owner.(string), ":")
+	for i, id := range list {
+		ids[i] = id.(string)
 	}
 	return ids
 }
