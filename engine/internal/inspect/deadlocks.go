@@ -21,10 +21,11 @@ const (
 // and perhaps not the same callers do.
 //
 // What a look or the server does not confirm is left out before the search. Else a cycle of which a claim is a part could
-// take the place of a real one.
+// take the place of a real one. All of a cycle was true when the second question was asked: each wait began before and was
+// there after that, and so was each hold.
 func (s *Scan) Deadlocks(ctx context.Context, ask func() ([]Wait, error)) ([][]Wait, error) {
 	first, unasked := ask()
-	found, err := s.cycles(ctx, first)
+	found, before, err := s.cycles(ctx, first, nil)
 	if err != nil || len(found) == 0 {
 		return nil, cmp.Or(err, unasked)
 	}
@@ -34,23 +35,31 @@ func (s *Scan) Deadlocks(ctx context.Context, ask func() ([]Wait, error)) ([][]W
 		return nil, context.Cause(ctx)
 	}
 	later, _ := ask()
-	return s.cycles(ctx, lasting(first, later))
+	found, _, err = s.cycles(ctx, lasting(first, later), before)
+	return found, err
 }
 
-// cycles are those of waits whose owners the server knows. If it cannot be asked for some, they are those of the others.
-func (s *Scan) cycles(ctx context.Context, waits []Wait) (found [][]Wait, err error) {
+// cycles are those of waits whose owners the server knows, and knew before, if that is not nil. If it cannot be asked for
+// some, they are those of the others.
+func (s *Scan) cycles(ctx context.Context, waits []Wait, before map[string]Found) (found [][]Wait, on map[string]Found, err error) {
 	// Waits come as maps are walked.
 	slices.SortFunc(waits, func(a, b Wait) int {
 		return cmp.Or(cmp.Compare(a.From.Engine, b.From.Engine), cmp.Compare(a.Name, b.Name), cmp.Compare(b.Millis, a.Millis),
 			slices.CompareFunc(a.Under, b.Under, func(a, b Carried) int { return cmp.Compare(a.Owner, b.Owner) }))
 	})
-	on, err := s.held(ctx, waits)
+	on, err = s.held(ctx, waits)
+	for name, f := range on {
+		f.Owners = slices.DeleteFunc(f.Owners, func(o Owner) bool {
+			return before != nil && !slices.ContainsFunc(before[name].Owners, func(was Owner) bool { return was.ID == o.ID })
+		})
+		on[name] = f
+	}
 	known, all := confirmed(waits, on), guess(waits, on)
 	found = pick(known, Cycles(known))
 	possible := slices.DeleteFunc(pick(all, Cycles(all)), func(cycle []Wait) bool {
 		return !slices.ContainsFunc(cycle, func(w Wait) bool { return w.Guessed })
 	})
-	return append(found, possible[:min(len(possible), maxGuessed)]...), err
+	return append(found, possible[:min(len(possible), maxGuessed)]...), on, err
 }
 
 // lasting are the waits of a look that a later one has found, too.
