@@ -96,6 +96,7 @@ func (c *counter) remove(ctx context.Context) {
 	defer cancel()
 	_, _ = c.ask(ctx, "DEL", c.key)
 	_, _ = c.ask(ctx, "DEL", lockName(c.key))
+	_, _ = c.ask(ctx, "DEL", "pawl_queue:{"+lockName(c.key)+"}") // where workers that were killed waited
 }
 
 // take reads the counter and removes it.

@@ -175,7 +175,7 @@ func TestMutex_BesideRedisson_BothHaveTurns(t *testing.T) {
 	all.Wait()
 	redisson, pawl := sides[0].Load(), sides[1].Load()
 	t.Logf("Redisson had %d turns, Pawl %d", redisson, pawl)
-	if min(redisson, pawl) < turns/4 {
+	if min(redisson, pawl) < turns/6 { // a third to a half on a quiet machine
 		t.Errorf("Redisson had %d turns, Pawl %d", redisson, pawl)
 	}
 	testkit.Eventually(t, "no key is left", func() bool { return s.Do("DBSIZE") == int64(0) })
