@@ -294,6 +294,7 @@ func TestLogger_Hangs_DelaysNoConnection(t *testing.T) {
 	})
 	n.ResetAll()
 	testkit.Receive(t, hanging)
+	testkit.Eventually(t, "every connection is back", func() bool { return e.Stats().Reconnects >= 3 })
 	testkit.MustUnlock(t, testkit.MustLock(t, e.Mutex("x")))
 	closed := make(chan error, 1)
 	go func() { closed <- e.Close() }()

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -119,6 +120,10 @@ func TestMutex_SentinelFailover_AllAreServed(t *testing.T) {
 	servers.Failover()
 	c.awaitFollowed(h)
 	testkit.MustUnlock(t, h)
-	c.wantServed(list...)
+	for i, w := range list { // a grant of the old primary may be lost with it
+		if err := <-w.served; err != nil && !errors.Is(err, engine.ErrLost) {
+			t.Errorf("waiter %d: %v", i, err)
+		}
+	}
 	c.wantQueueEnds() // a place that was given up at the old primary may be left at the new one
 }
