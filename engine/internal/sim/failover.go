@@ -73,6 +73,11 @@ func (s *Sim) failover(v *server) {
 		s.failoverPermits()
 	}
 	s.turns.loseAll()
+	for _, name := range names {
+		for _, engine := range v.WaitersFor(name) {
+			s.latePlaces[engine+" "+name] = true
+		}
+	}
 	clear(s.tokens) // those that the replica has not heard of may be given again
 	v.replicate()
 	v.replica.epoch++

@@ -231,6 +231,10 @@ func (s *Sim) noteLate(words []string, soon bool) {
 		return
 	}
 	s.late[owner] = true
+	if model.BySHA[words[1]] == script.Join {
+		engine, _, _ := strings.Cut(owner, ":")
+		s.latePlaces[engine+" "+words[3]] = true
+	}
 	if !soon {
 		s.denied[owner] = s.now
 	}

@@ -110,7 +110,7 @@ func Run(seed uint64, story bool) Result {
 func newSim(seed uint64) *Sim {
 	s := &Sim{
 		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), now: begin,
-		robbed: make(map[string]clock.Instant), denied: make(map[string]clock.Instant), late: make(map[string]bool), excused: make(map[string]clock.Instant),
+		robbed: make(map[string]clock.Instant), denied: make(map[string]clock.Instant), late: make(map[string]bool), latePlaces: make(map[string]bool), excused: make(map[string]clock.Instant),
 		free: make(map[string]freed), announced: make(map[string]clock.Instant), heard: make(map[string]clock.Instant), stray: make(map[string]clock.Instant), shortened: make(map[string]shortened), ghosts: make(map[string]bool), tokens: make(map[string]int64), strayPermits: make(map[string]clock.Instant),
 	}
 	s.turns.passed, s.reading.open = make(map[string][]*turn), make(map[*held]opened)

@@ -40,6 +40,7 @@ type Sim struct {
 
 	robbed      map[string]clock.Instant // owners that others have removed, and when
 	robbedVotes []string                 // owners of RedLocks that others have removed
+	latePlaces  map[string]bool          // engines and names: places in a queue that may be nobody's
 	front       int                      // engines that race for a name; 0: as many as usual
 	excused     map[string]clock.Instant // names that were freed silently: until their expiry, or the end of the longest sleep
 	late        map[string]bool          // owners that were granted after the connection had ended

@@ -196,13 +196,14 @@ type freed struct {
 	silent    bool   // nobody in the front of its queue waits
 }
 
-// frontIsSilent reports whether nobody in the front of the engines that wait for a name is alive and waits.
-// Then somebody behind them looks, sooner or later.
+// frontIsSilent reports whether nobody in the front of the engines that wait for a name is alive, but for places that a late
+// join has made, or a failover has brought back, for engines in which nobody waits. Then somebody behind them looks, sooner or later.
 func (s *Sim) frontIsSilent(name string) bool {
 	engines := s.server.WaitersFor(name)
 	return len(engines) >= s.front && s.front > 0 && !slices.ContainsFunc(engines[:s.front], func(engine string) bool {
 		return slices.ContainsFunc(s.processes, func(p *process) bool {
-			return !p.dead && p.engine().ID() == engine && slices.ContainsFunc(p.users, func(u *user) bool { return u.waits == name })
+			waits := slices.ContainsFunc(p.users, func(u *user) bool { return u.waits == name })
+			return !p.dead && p.engine().ID() == engine && (waits || !s.latePlaces[engine+" "+name])
 		})
 	})
 }
