@@ -117,7 +117,7 @@ func (w *Subscription) AlarmFired(rd *Ready) {
 		w.end()
 		w.res.finishTransition()
 	default:
-		if w.stage == behind {
+		if w.stage == behind && w.res.hold == nil { // else it is the hold that is looked at
 			w.stage = looking
 		}
 		w.act(w.Alarm(), rd)

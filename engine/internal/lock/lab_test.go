@@ -205,6 +205,18 @@ func (l *lab) ask(r *Entry, once bool) *caller {
 	return c
 }
 
+// askAs has somebody wait for the lock, of a kind.
+func (l *lab) askAs(r *Entry, kind uint8) *caller {
+	if r.Detached {
+		l.attach(r)
+	}
+	c := new(caller)
+	c.Init(c)
+	c.Kind = kind
+	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
+	return c
+}
+
 // does makes a transition, and tells the callers.
 func (l *lab) does(transition func(rd *Ready)) (sent *Entry) {
 	var rd Ready

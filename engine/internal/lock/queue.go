@@ -194,8 +194,12 @@ func (w *Subscription) leaveQueue() {
 
 // leaveUnneededPlace gives the place up if nobody needs it. A try that is out is answered first.
 func (r *Entry) leaveUnneededPlace() {
-	w, a := r.sub, r.First()
-	if w == nil || !w.queued || r.Cmd.Join != NoJoin || a != nil && r.Shard.Traits[a.Kind].Waiting == Racing && !w.moving {
+	w := r.sub
+	if w == nil || !w.queued || r.Cmd.Join != NoJoin {
+		return
+	}
+	a := r.First()
+	if a != nil && r.Shard.Traits[a.Kind].Waiting == Racing && !w.moving {
 		return
 	}
 	if w.leaveQueue(); a == nil && r.hold == nil {

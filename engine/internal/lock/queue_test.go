@@ -8,19 +8,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
-// race has somebody wait for the lock, of a kind whose engines queue.
-func (l *lab) race(r *Entry) *caller {
-	l.t.Helper()
-	if r.Detached {
-		l.attach(r)
-	}
-	c := new(caller)
-	c.Init(c)
-	c.Kind = racer
-	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
-	return c
-}
-
 // refuse answers a try: another has the lock, for a minute. In the queue it has so many behind it; -1: it is
 // in the front.
 func (l *lab) refuse(r *Entry, behind int) {
@@ -41,7 +28,7 @@ func (l *lab) joins(r *Entry, how Join) {
 func (l *lab) queued(behind int) (*Entry, *caller, *bell) {
 	l.t.Helper()
 	r := l.name()
-	c := l.race(r)
+	c := l.askAs(r, racer)
 	l.refuse(r, 0)
 	w := r.sub.Port.(*bell)
 	l.does(w.Subscribed)
@@ -61,7 +48,7 @@ func TestQueue_FirstRefusal_JoinsAndListensForCallsOnlyBehindTheFront(t *testing
 	t.Parallel()
 	l := newLab(t)
 	r := l.name()
-	l.race(r)
+	l.askAs(r, racer)
 	l.joins(r, NoJoin)
 	l.refuse(r, 0)
 	w := r.sub.Port.(*bell)
@@ -164,7 +151,7 @@ func TestQueue_HeadGivesUp_TheNextOneKeepsThePlace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, c, w := l.queued(3)
-	second := l.race(r)
+	second := l.askAs(r, racer)
 	l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
 	l.is(r, NoCommand)
 	l.now = w.at
@@ -188,7 +175,7 @@ func TestQueue_NobodyWaits_ThePlaceIsGivenUp(t *testing.T) {
 	if r.compensations != nil || len(l.released) != 0 {
 		t.Errorf("left: %+v; released %v", r.View(), l.released)
 	}
-	l.race(r) // the subscription is there still, so it joins at once
+	l.askAs(r, racer) // the subscription is there still, so it joins at once
 	l.joins(r, JoinQueue)
 }
 
@@ -224,10 +211,7 @@ func TestQueue_NextOnePolls_SleepsBehindNobody(t *testing.T) {
 			l.does(w.AlarmFired)
 			l.is(r, Acquiring)
 		}
-		poll := new(caller)
-		poll.Init(poll)
-		poll.Kind = polling
-		l.does(func(rd *Ready) { r.Admit(&poll.Request, rd) })
+		poll := l.askAs(r, polling)
 		l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
 		if out {
 			l.refuse(r, 50)
@@ -338,13 +322,34 @@ func TestQueue_WokenBehindTheFront_DoesNotLook(t *testing.T) {
 	l.joins(r, JoinQueue)
 }
 
+// Nor does one whose engine has had the lock meanwhile, by a TryLock: it finds the lock free because it has released it.
+func TestQueue_HeldMeanwhile_DoesNotLook(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, _, w := l.queued(50)
+	once := new(caller)
+	once.Init(once)
+	once.Kind, once.Try = racer, true
+	l.does(func(rd *Ready) { r.Admit(&once.Request, rd) })
+	l.joins(r, NoJoin)
+	l.reply(r, Outcome{})
+	l.now = w.at
+	l.does(w.AlarmFired)
+	u := new(leaver)
+	u.Port, u.ByNobody = u, true
+	l.does(func(rd *Ready) { once.hold.Unlock(&u.Unlock, rd) })
+	l.is(r, Releasing)
+	l.reply(r, Outcome{})
+	l.joins(r, JoinQueue)
+}
+
 // Without a right to the queue, or to the engine's channel, it races.
 func TestQueue_Denied_RacesWithoutTheQueue(t *testing.T) {
 	t.Parallel()
 	for _, channel := range []bool{false, true} {
 		l := newLab(t)
 		r := l.name()
-		c := l.race(r)
+		c := l.askAs(r, racer)
 		l.refuse(r, 0)
 		w := r.sub.Port.(*bell)
 		l.does(w.Subscribed)
@@ -396,10 +401,7 @@ func TestFairMutex_UnlockWhileItsSlotMoves_IsRepeated(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r := l.name()
-	c := new(caller)
-	c.Init(c)
-	c.Kind = queued
-	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
+	c := l.askAs(r, queued)
 	l.reply(r, Outcome{})
 	u := l.unlock(c.hold)
 	for range 20 {
@@ -424,10 +426,7 @@ func TestALostHoldLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r := l.name()
-	c := new(caller)
-	c.Init(c)
-	c.Kind = queued
-	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
+	c := l.askAs(r, queued)
 	l.reply(r, Outcome{})
 	l.does(func(rd *Ready) {
 		c.hold.Grant.Gone(RemovedOnServer, rd)
@@ -446,10 +445,7 @@ func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r := l.name()
-	c := new(caller)
-	c.Init(c)
-	c.Kind = queued
-	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
+	c := l.askAs(r, queued)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
 	old, owner := r.sub.Port.(*bell), c.owner()
 	if !old.listening || old.of != owner {
@@ -484,10 +480,7 @@ func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
 	} {
 		l := newLab(t)
 		r := l.name()
-		c := new(caller)
-		c.Init(c)
-		c.Kind = queued
-		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
+		c := l.askAs(r, queued)
 		owner := r.Cmd.ID
 		l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("given up")}, rd) })
 		l.is(r, Acquiring)

@@ -14,10 +14,7 @@ func TestAWaiterThatNobodyHasRefusedLeavesOneThatPolls(t *testing.T) {
 	l := newLab(t)
 	r := l.name()
 	once, first := l.ask(r, true), l.ask(r, false)
-	second := new(caller)
-	second.Init(second)
-	second.Kind = polling
-	l.does(func(rd *Ready) { r.Admit(&second.Request, rd) })
+	second := l.askAs(r, polling)
 	l.does(func(rd *Ready) { first.Cancel(lockerr.Cancel{Cause: lockerr.ErrWaited}, rd) })
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: -1})
 	if first.err == nil || once.err == nil {

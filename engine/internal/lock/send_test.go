@@ -205,10 +205,7 @@ func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
 	r := l.name()
 	var all []*caller
 	for range 3 {
-		c := new(caller)
-		c.Init(c)
-		c.Kind = queued
-		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
+		c := l.askAs(r, queued)
 		all = append(all, c)
 	}
 	l.is(r, Acquiring)
@@ -248,10 +245,7 @@ func (l *lab) both(r *Entry) (first, second *caller, u *leaver) {
 }
 
 func (l *lab) askFenced(r *Entry) *caller {
-	c := new(caller)
-	c.Init(c)
-	c.Kind = fenced
-	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
+	c := l.askAs(r, fenced)
 	return c
 }
 

@@ -116,10 +116,7 @@ func TestWait_LooksASecond_AreBounded(t *testing.T) {
 			c.Lease = lease
 			l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 			l.reply(r, Outcome{})
-			d := new(caller)
-			d.Init(d)
-			d.Kind = kind
-			l.does(func(rd *Ready) { r.Admit(&d.Request, rd) })
+			l.askAs(r, kind)
 			w := r.sub.Port.(*bell)
 			if kind == 0 {
 				l.does(r.sub.Subscribed)
