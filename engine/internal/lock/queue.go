@@ -24,7 +24,7 @@ import (
 // more then: nobody may have been able to call it before.
 //
 // A place is the engine's, so whatever is executed late, or twice, gives it one place or none. It keeps the
-// place while anybody waits, whoever is the head; a grant takes it out of the queue. A place that nobody needs is given
+// place while it has waiters, also when the head changes; a grant takes it out of the queue. A place that nobody needs is given
 // up by a compensation. One that is lost comes back at the end of the queue with the next try.
 //
 // A call may be older, or newer, than the answer to a try:
@@ -63,7 +63,7 @@ func (w *Subscription) hearsCalls() bool {
 	return w.stage == racing || w.stage == asking || w.stage == behind || w.stage == looking
 }
 
-// join notes that a try in the queue is sent, and says of which sort.
+// join notes that a try in the queue is sent, and returns its sort.
 func (w *Subscription) join(a *Request) (how Join) {
 	how, w.kind, w.queued = JoinQueue, a.Kind, true
 	if w.stage == looking {

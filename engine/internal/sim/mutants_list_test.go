@@ -279,7 +279,7 @@ var mutants = []mutant{
 	{"internal/lock/queue.go", "\t\tw.listen() // the confirmation makes the head try\n", "", "who is called to the front listens for releases"},
 	{"internal/lock/queue.go", "\t\tif !r.withdraws() {\n\t\t\tr.compensatePlace(w.kind)\n\t\t\tr.Advance(rd)\n\t\t}\n", "", "rare: who is called, and waits no more, gives the place up"},
 	{"internal/lock/queue.go", "\tw.Event(false)\n}\n\n// leaveUnneededPlace", "}\n\n// leaveUnneededPlace", "rare: who gives its place up does not sleep there"},
-	{"internal/lock/events.go", "\t\t\tw.stage = looking\n", "\t\t\tw.stage = racing\n", "whoever looks says so"},
+	{"internal/lock/events.go", "\t\t\tw.stage = looking\n", "\t\t\tw.stage = racing\n", "a look from behind the front says that it is one"},
 	{"internal/lock/queue.go", "\t\tw.queued = false\n\t\tif w.hearsCalls()", "\t\tif w.hearsCalls()", "rare: a grant takes the engine out of the queue"},
 	{"internal/lock/queue.go", "\tw.Sleep()\n\tw.Port.SetTimer(o.Now.Add(most*3/4 + w.res.Shard.Draw(most/2)))\n\treturn true\n", "\tw.Sleep()\n\tif w.Port.SetTimer(0); most > 0 {\n\t\treturn true\n\t}\n\treturn true\n", "who is behind the front looks now and then"},
 	{"internal/lock/queue.go", "\tw.stage = racing\n\tagain := !w.Listening() // the connection was lost, and many names ask\n\tw.act(w.Event(again), rd)\n", "\tw.stage = behind\n", "rare: who listens for calls asks once more where it is"},

@@ -3,7 +3,7 @@
 -- their last key. Each engine has a channel of its own: ARGV[2], a colon, the engine.
 -- KEYS[#KEYS] queue
 -- ARGV[1] engine, or an owner of it   ARGV[2] prefix of the engines' channels   ARGV[3] PUBLISH or SPUBLISH
--- ARGV[4] '1': who publishes learns whether anybody hears   ARGV[5] places in the front
+-- ARGV[4] '1': PUBLISH counts all listeners   ARGV[5] places in the front
 local engine, front = string.match(ARGV[1], '^[^:]*'), tonumber(ARGV[5])
 
 -- tell tells the engines in the front, from a place on, that they are in it. One that does not hear has gone, and

@@ -4,9 +4,9 @@
 -- -2, or {-2, token}: granted
 -- {ms left, an owner, n}: not yet, as acquire says it; n is -1 in the front, else the number of engines behind this one
 --
--- A free lock is for the front, or while that is not full for anybody who asks. An engine behind it looks now and
+-- A free lock is for the front, and for any engine while the front is not full. An engine behind it looks now and
 -- then. If it finds the lock free, the front did not come, so it takes the lock, and the whole front loses its
--- places to the next ones. (Whoever of it is alive comes again when it asks.)
+-- places to the next ones. (Its living members join again with their next try.)
 --
 -- The grant takes the engine out of the queue, and another comes into the front. Where this user, or anybody for
 -- want of memory, may not queue, an engine races as one in the front.
