@@ -1,9 +1,11 @@
 package lock
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -193,28 +195,28 @@ func (l *lab) attach(r *Entry) {
 func (l *lab) cell() *Entry { return l.makeInGroup("x", 0, 0) }
 
 // ask has somebody ask for the lock, by Lock or TryLock.
-func (l *lab) ask(r *Entry, once bool) *caller {
-	l.t.Helper()
+func (l *lab) ask(r *Entry, once bool) *caller { return l.admit(r, func(c *caller) { c.Try = once }) }
+
+// askAs has somebody wait for the lock, of a kind.
+func (l *lab) askAs(r *Entry, kind uint8) *caller {
+	return l.admit(r, func(c *caller) { c.Kind = kind })
+}
+
+// admit has somebody ask for the lock, as want says.
+func (l *lab) admit(r *Entry, want func(c *caller)) *caller {
 	if r.Detached {
 		l.attach(r)
 	}
 	c := new(caller)
 	c.Init(c)
-	c.Try = once
+	want(c)
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	return c
 }
 
-// askAs has somebody wait for the lock, of a kind.
-func (l *lab) askAs(r *Entry, kind uint8) *caller {
-	if r.Detached {
-		l.attach(r)
-	}
-	c := new(caller)
-	c.Init(c)
-	c.Kind = kind
-	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
-	return c
+// giveUp has somebody stop waiting.
+func (l *lab) giveUp(c *caller) {
+	l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
 }
 
 // does makes a transition, and tells the callers.

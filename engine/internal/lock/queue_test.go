@@ -152,7 +152,7 @@ func TestQueue_HeadGivesUp_TheNextOneKeepsThePlace(t *testing.T) {
 	l := newLab(t)
 	r, c, w := l.queued(3)
 	second := l.askAs(r, racer)
-	l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
+	l.giveUp(c)
 	l.is(r, NoCommand)
 	l.now = w.at
 	l.does(w.AlarmFired)
@@ -168,7 +168,7 @@ func TestQueue_NobodyWaits_ThePlaceIsGivenUp(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, c, _ := l.queued(3)
-	l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
+	l.giveUp(c)
 	l.is(r, Withdrawing)
 	l.reply(r, Outcome{})
 	l.is(r, NoCommand)
@@ -186,7 +186,7 @@ func TestQueue_GivenUpWhileATryIsOut_IsWithdrawnAfterTheAnswer(t *testing.T) {
 		l := newLab(t)
 		r, c, w := l.queued(-1)
 		l.does(w.OnMessage)
-		l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
+		l.giveUp(c)
 		l.is(r, Acquiring)
 		if granted {
 			l.reply(r, Outcome{})
@@ -212,7 +212,7 @@ func TestQueue_NextOnePolls_SleepsBehindNobody(t *testing.T) {
 			l.is(r, Acquiring)
 		}
 		poll := l.askAs(r, polling)
-		l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
+		l.giveUp(c)
 		if out {
 			l.refuse(r, 50)
 		}
@@ -230,7 +230,7 @@ func TestQueue_CalledWhenNobodyWaits_Withdraws(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, c, w := l.queued(3)
-	l.does(func(rd *Ready) { c.Cancel(lockerr.Cancel{Cause: errors.New("enough")}, rd) })
+	l.giveUp(c)
 	l.reply(r, Outcome{})
 	for range 5 {
 		l.does(w.Called)
@@ -327,10 +327,7 @@ func TestQueue_HeldMeanwhile_DoesNotLook(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, _, w := l.queued(50)
-	once := new(caller)
-	once.Init(once)
-	once.Kind, once.Try = racer, true
-	l.does(func(rd *Ready) { r.Admit(&once.Request, rd) })
+	once := l.admit(r, func(c *caller) { c.Kind, c.Try = racer, true })
 	l.joins(r, NoJoin)
 	l.reply(r, Outcome{})
 	l.now = w.at
