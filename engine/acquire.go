@@ -190,7 +190,7 @@ func (a *acquisition) observed() *observation {
 	return nil
 }
 
-// OnResult implements lock.RequestPort.
+// OnResult implements driver.Caller.
 func (a *acquisition) OnResult(h *lock.Hold, why error) {
 	if h == nil {
 		if held := lockerr.HeldIn(why); held != nil && held.ID != 0 {
@@ -206,7 +206,7 @@ func (a *acquisition) OnResult(h *lock.Hold, why error) {
 	}
 }
 
-// Deliver implements lock.RequestPort: it wakes the caller, or completes the future. No
+// Deliver implements driver.Caller: it wakes the caller, or completes the future. No
 // lock is held.
 func (a *acquisition) Deliver() {
 	if a.Async {

@@ -330,10 +330,10 @@ func pttl(t testing.TB, s *redistest.Server, key string) time.Duration {
 // giveUpNow has a TryLock give up as after Config.CommandTimeout.
 func (a *acquisition) giveUpNow() {
 	a.Shard.Lock()
-	if a.Deadline() == nil { // it has its turn already
+	if a.More().Deadline == nil { // it has its turn already
 		a.GiveUpAt(a.Shard.Now().Add(time.Hour))
 	}
-	d := a.Deadline().(wheel.Task)
+	d := a.More().Deadline.(wheel.Task)
 	a.Shard.Unlock()
 	d.Fire(nil, 0)
 }

@@ -171,14 +171,13 @@ type grantWithHold struct {
 	grant driver.Grant
 }
 
-// NewGrant and NewHold implement driver.Engine.
-func (f *driverPort) NewGrant(r *lock.Entry) *lock.Hold {
-	t := new(grantWithHold)
-	t.first.Init(&t.first, &t.grant, r)
-	return t.first.new()
-}
-
-func (f *driverPort) NewHold(of *lock.Hold) *lock.Hold {
+// NewHold implements driver.Engine.
+func (f *driverPort) NewHold(r *lock.Entry, of *lock.Hold) *lock.Hold {
+	if of == nil {
+		t := new(grantWithHold)
+		t.first.Init(&t.first, &t.grant, r)
+		return t.first.new()
+	}
 	h := new(lockHold)
 	h.InitBeside(h, of)
 	return h.new()
@@ -190,7 +189,7 @@ func (h *lockHold) new() *lock.Hold {
 }
 
 // holdOf is the engine's side of a hold.
-func holdOf(h *lock.Hold) *lockHold { return h.Port.(*lockHold) }
+func holdOf(h *lock.Hold) *lockHold { return h.Handle.(*lockHold) }
 
 // inner is the core's side; nil of nil.
 func (h *lockHold) inner() *lock.Hold {
@@ -286,7 +285,7 @@ type unlocking struct {
 
 func newPooledUnlocking() any {
 	u := &unlocking{ready: make(chan struct{}, 1)}
-	u.Port = u
+	u.Handle = u
 	return u
 }
 
@@ -295,7 +294,7 @@ func (e *Engine) newUnlocking(async bool) *unlocking {
 		return e.unlockings.Get().(*unlocking)
 	}
 	u := &unlocking{eng: e}
-	u.Port, u.fut.source = u, u
+	u.Handle, u.fut.source = u, u
 	return u
 }
 
@@ -303,7 +302,7 @@ func (u *unlocking) executor() *executor.Executor { return &u.eng.exec }
 func (u *unlocking) abandon()                     {} // a release is never taken back
 func (u *unlocking) drop(struct{})                {}
 
-// Deliver implements lock.UnlockPort.
+// Deliver implements driver.Unlocker.
 func (u *unlocking) Deliver() {
 	if u.ready == nil {
 		u.fut.resolve(struct{}{}, u.Err)
@@ -344,7 +343,7 @@ func (u *unlocking) wait(ctx context.Context, h *lockHold) error {
 		}
 	}
 	err := u.Err
-	u.Unlock = lock.Unlock{Port: u}
+	u.Unlock = lock.Unlock{Handle: u}
 	h.home().unlockings.Put(u)
 	return err
 }

@@ -35,9 +35,9 @@ func (t *Table) enter(p lock.Phase) {
 	}
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.mu.Lock()
+		s.Lock()
 		s.Locks.Phase = max(s.Locks.Phase, p)
-		s.mu.Unlock()
+		s.Unlock()
 	}
 }
 
@@ -83,15 +83,14 @@ func (t *Table) Refused() (forGood, forNow error) {
 }
 
 // noteRefusal keeps what the server said to a release that is given up, or goes on for now.
-func (t *Table) noteRefusal(o lock.Outcome) {
+func (t *Table) noteRefusal(refusal error, forGood bool) {
 	if !t.Closing() {
 		return
 	}
-	why := o.Err // not sooner: it goes to the heap
-	switch o.Result {
-	case lock.Refused:
+	why := refusal // not sooner: it goes to the heap
+	if forGood {
 		t.closing.refused.Store(&why)
-	case lock.RetryLater:
+	} else {
 		t.closing.delayed.Store(&why)
 	}
 }
@@ -121,9 +120,9 @@ func (t *Table) AwaitEmpty(stop <-chan struct{}) bool {
 func (t *Table) Entries() (n int) {
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.mu.Lock()
+		s.Lock()
 		n += s.len()
-		s.mu.Unlock()
+		s.Unlock()
 	}
 	return n
 }
@@ -133,9 +132,9 @@ func (t *Table) Entries() (n int) {
 func (t *Table) Each(visit func(r *lock.Entry, rd *lock.Ready)) {
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.mu.Lock()
+		s.Lock()
 		all := s.Locks.All()
-		s.mu.Unlock()
+		s.Unlock()
 		for _, r := range all {
 			s.do(func(rd *lock.Ready) {
 				if !r.Detached {

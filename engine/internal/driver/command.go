@@ -141,8 +141,8 @@ func (c *command) Priority() resp.Priority {
 // have ended while its command waited for its turn.
 func (c *command) Wanted() bool {
 	sh := ShardOf(c.res())
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	sh.Lock()
+	defer sh.Unlock()
 	return c.Cmd.Wanted()
 }
 
@@ -162,9 +162,9 @@ func (c *command) Complete(reply resp.Reply) {
 		}
 	}
 	var rd lock.Ready
-	sh.mu.Lock()
+	sh.Lock()
 	done := r.Replied(&o, &rd)
-	sh.mu.Unlock()
+	sh.Unlock()
 	if done.Throttle != nil {
 		sh.Table.Recovery.Answered(done.Throttle, o.Result.Answered())
 	}

@@ -6,24 +6,23 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// compensation is a lock.Compensation with its timer.
-type compensation struct {
-	lock.Compensation
-	sh    *Shard
+// compensationTimer is the timer of a lock.Compensation: its Handle.
+type compensationTimer struct {
 	timer wheel.Timer
+	d     *lock.Compensation
+	sh    *Shard
 }
 
-func newCompensation(sh *Shard) *compensation {
-	d := &compensation{sh: sh}
-	d.Port = d
-	d.timer.Init(d)
-	return d
+func (s *Shard) setCompensationTimer(d *lock.Compensation, at clock.Instant) {
+	if d.Handle == nil {
+		t := &compensationTimer{d: d, sh: s}
+		t.timer.Init(t)
+		d.Handle = t
+	}
+	setTimer(s.Table.Timers, &d.Handle.(*compensationTimer).timer, at)
 }
-
-// SetTimer implements lock.Timer.
-func (d *compensation) SetTimer(at clock.Instant) { setTimer(d.sh.Table.Timers, &d.timer, at) }
 
 // Fire implements wheel.Task.
-func (d *compensation) Fire(_ *wheel.Timer, now clock.Instant) {
-	d.sh.do(func(rd *lock.Ready) { d.Fired(now, rd) })
+func (t *compensationTimer) Fire(_ *wheel.Timer, now clock.Instant) {
+	t.sh.do(func(rd *lock.Ready) { t.d.Fired(now, rd) })
 }

@@ -189,7 +189,7 @@ func (c *Counter) Draw(d time.Duration) time.Duration { return c.sh.Draw(d) }
 func (c *Counter) Counters() *counter.Counters        { return &c.sh.counted }
 func (c *Counter) Closing() bool                      { return c.sh.Table.Closing() }
 func (c *Counter) Closed() bool                       { return c.sh.Table.Closed() }
-func (c *Counter) Trouble() error                     { return c.sh.Trouble(c.route) }
+func (c *Counter) Trouble() error                     { return c.sh.Table.Client.LaneError(c.route) }
 func (c *Counter) RingAt(at clock.Instant)            { c.sh.Table.Timers.Schedule(&c.alarm, at) }
 func (c *Counter) Silence()                           { c.sh.Table.Timers.Cancel(&c.alarm) }
 func (c *Counter) PauseUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.pause, at) }
@@ -237,17 +237,11 @@ func (c *Counter) unsubscribe(e **counterSubscription) {
 	}
 }
 
-func (c *Counter) Refused(why error, forGood bool) {
-	v := lock.RetryLater
-	if forGood {
-		v = lock.Refused
-	}
-	c.sh.Table.noteRefusal(lock.Outcome{Result: v, Err: why})
-}
+func (c *Counter) Refused(why error, forGood bool) { c.sh.Table.noteRefusal(why, forGood) }
 
 func (c *Counter) Idle() {
 	delete(c.sh.counts, CounterKey{c.Name, c.Kind})
-	c.sh.Emptied()
+	c.sh.emptied()
 }
 
 // Fire implements wheel.Task.

@@ -17,9 +17,6 @@ type Extension struct {
 	done  chan struct{} // closed when it is settled
 }
 
-// OnResult implements lock.ExtendPort.
-func (x *Extension) OnResult() { close(x.done) }
-
 // MayExtend is why d is no good for an Extend of h, nil if it is.
 func (h *TimedHold) MayExtend(ctx context.Context, d time.Duration) error {
 	margin := h.Shard().Locks.Config.Margin(d)
@@ -54,7 +51,7 @@ func (h *TimedHold) ExtendBy(ctx context.Context, d time.Duration) error {
 // StartExtend begins to make the lease last d from now; Await waits for the answer.
 func (h *TimedHold) StartExtend(d time.Duration) *Extension {
 	x := &Extension{hold: h, done: make(chan struct{})}
-	x.Port, x.Lease = x, d
+	x.Handle, x.Lease = x, d
 	x.start()
 	return x
 }
@@ -67,7 +64,7 @@ func (x *Extension) start() {
 	h.Shard().Unlock()
 	h.Shard().Table.ApplyForUser(&rd)
 	if x.ahead, x.err = nil, err; ahead != nil {
-		x.ahead = ahead.Port.(*Extension)
+		x.ahead = ahead.Handle.(*Extension)
 	}
 }
 

@@ -54,7 +54,7 @@ func (s *renewable) Renewed(sent, now clock.Instant, lease time.Duration, acked 
 	var rd lock.Ready
 	sh.Lock()
 	if t.Grant.Renewed(sent, now, lease, acked, &rd) {
-		t.Each(func(h *lock.Hold) { h.Port.(HoldObserver).Confirmed() })
+		t.Each(func(h *lock.Hold) { observerOf(h).Confirmed() })
 	}
 	sh.Unlock()
 	sh.Table.Apply(&rd)

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/watchdog"
@@ -18,30 +17,36 @@ type TimedHold struct {
 	timer *holdTimer // nil until it is needed
 }
 
-// HoldObserver is the port of a hold, of which TimedHold has the half that renews and wakes it.
+// HoldObserver is who has a lock.Hold: its Handle, which embeds the TimedHold. Its methods are called under
+// the shard's lock.
 type HoldObserver interface {
-	lock.HoldPort
 	driven() *TimedHold
-	// Confirmed: a renewal was answered. It is called under the shard's lock.
+	// Ended, Lost and CloseDone are the effects of package lock.
+	Ended(why lock.Loss)
+	Lost(why lock.Loss)
+	CloseDone()
+	// Confirmed: a renewal was answered.
 	Confirmed()
 }
 
+func observerOf(h *lock.Hold) HoldObserver { return h.Handle.(HoldObserver) }
+
 // Init sets up the first hold of a grant of that entry.
-func (h *TimedHold) Init(port HoldObserver, t *Grant, r *lock.Entry) {
-	h.Port, h.grant, h.Grant = port, t, &t.Grant
+func (h *TimedHold) Init(observer HoldObserver, t *Grant, r *lock.Entry) {
+	h.Handle, h.grant, h.Grant = observer, t, &t.Grant
 	t.member.Init((*renewable)(t), resp.Slot(r.Route))
 }
 
 // InitBeside sets up another hold of the grant of one.
-func (h *TimedHold) InitBeside(port HoldObserver, other *lock.Hold) {
-	h.Port, h.grant, h.Grant = port, holdOf(other).grant, other.Grant
+func (h *TimedHold) InitBeside(observer HoldObserver, other *lock.Hold) {
+	h.Handle, h.grant, h.Grant = observer, holdOf(other).grant, other.Grant
 }
 
 // Shard is that of the hold's name.
 func (h *TimedHold) Shard() *Shard { return ShardOf(h.Entry) }
 
 // holdOf is what drives a hold.
-func holdOf(h *lock.Hold) *TimedHold { return h.Port.(HoldObserver).driven() }
+func holdOf(h *lock.Hold) *TimedHold { return observerOf(h).driven() }
 
 // driven implements HoldObserver.
 //
@@ -65,10 +70,8 @@ func (h *TimedHold) InTime() bool { return h.Shard().Now() < h.Until() }
 // VerifyNow renews the hold at once; the answer tells whether it is there. No lock is held.
 func (h *TimedHold) VerifyNow() { h.Shard().Table.Renewer.Now(&h.grant.member) }
 
-// The methods below are the half of lock.HoldPort that renews and wakes it.
-
-// Renew implements lock.HoldPort.
-func (h *TimedHold) Renew(when lock.Renewal, now clock.Instant) {
+// renew gives the grant a place among the renewals, moves that, or ends it.
+func (h *TimedHold) renew(when lock.Renewal, now clock.Instant) {
 	renewer, m := h.Shard().Table.Renewer, &h.grant.member
 	switch when {
 	case lock.RenewFirst:
@@ -82,8 +85,7 @@ func (h *TimedHold) Renew(when lock.Renewal, now clock.Instant) {
 	}
 }
 
-// SetTimer implements lock.Timer.
-func (h *TimedHold) SetTimer(at clock.Instant) {
+func (h *TimedHold) setTimer(at clock.Instant) {
 	if h.timer == nil {
 		if at == 0 {
 			return
@@ -92,15 +94,6 @@ func (h *TimedHold) SetTimer(at clock.Instant) {
 		h.timer.timer.Init(h.timer)
 	}
 	setTimer(h.Shard().Table.Timers, &h.timer.timer, at)
-}
-
-// setTimer sets a timer to an instant; 0: never.
-func setTimer(timers env.Timers, t *wheel.Timer, at clock.Instant) {
-	if at == 0 {
-		timers.Cancel(t)
-	} else {
-		timers.Schedule(t, at)
-	}
 }
 
 // holdTimer wakes a hold that the watchdog does not: a fixed lease, MaxHold, the
@@ -113,7 +106,7 @@ type holdTimer struct {
 // Fire implements wheel.Task.
 func (t *holdTimer) Fire(_ *wheel.Timer, now clock.Instant) { t.h.Wake(now) }
 
-// Wake is called at the instant of SetTimer.
+// Wake is called at the instant of the effect HoldTimer.
 func (h *TimedHold) Wake(now clock.Instant) {
 	h.Shard().do(func(rd *lock.Ready) { h.Fired(now, rd) })
 }

@@ -54,10 +54,10 @@ func (s *Shard) Forget(h *lock.Hold) { delete(s.origins, h) }
 func (t *Table) Busy() (now bool, sofar uint64) {
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.mu.Lock()
+		s.Lock()
 		now = now || s.len() > 0
 		sofar += s.Locks.Count.Acquired + s.Locks.Count.NotAcquired + s.counted.Acquired + s.counted.NotAcquired
-		s.mu.Unlock()
+		s.Unlock()
 	}
 	return now, sofar
 }
@@ -66,14 +66,14 @@ func (t *Table) Busy() (now bool, sofar uint64) {
 func (t *Table) OldestHold() (age time.Duration) {
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.mu.Lock()
+		s.Lock()
 		now := s.Now()
 		older := func(h *lock.Hold) bool {
 			age = max(age, h.Held(now))
 			return true
 		}
 		s.Locks.Each(func(r *lock.Entry) { r.EachHold(older) })
-		s.mu.Unlock()
+		s.Unlock()
 	}
 	return age
 }
@@ -163,8 +163,8 @@ func (n *NameUses) named(carried func(lock.Context) []inspect.Carried) inspect.N
 // usesOf are the uses of one name, holds first.
 func (t *Table) usesOf(name string, route uint64) NameUses {
 	s := t.Shard(route)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	n := NameUses{Name: name}
 	for _, r := range s.Locks.Of(name, maxLooked) {
 		s.addHolds(&n, r, maxListed)
@@ -186,21 +186,21 @@ func (t *Table) eachName(match func(name string) bool, waits bool, visit func(Na
 	}
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.mu.Lock()
+		s.Lock()
 		names, left := s.Locks.Names(maxLooked)
 		more += left
-		s.mu.Unlock()
+		s.Unlock()
 		for _, name := range names {
 			if !match(name) {
 				continue
 			}
-			s.mu.Lock()
+			s.Lock()
 			n := NameUses{Name: name}
 			for _, r := range s.Locks.Of(name, maxLooked) {
 				s.addHolds(&n, r, 1)
 				s.addWaits(&n, r, most)
 			}
-			s.mu.Unlock()
+			s.Unlock()
 			if len(n.Uses) > 0 || n.Waiting > 0 {
 				visit(n)
 			}

@@ -175,15 +175,9 @@ func (a *Request) Outage(route uint64, d time.Duration) error {
 	if why := x.Late(a.Shard.Now()); why != nil {
 		return why
 	}
-	a.SetOutageDeadline(x)
+	a.More().Outage = x
 	t.Outages.Add(&x.Outage)
 	return nil
-}
-
-// Over implements lock.Bound.
-func (x *away) Over() {
-	x.req = nil
-	x.sh.Table.Outages.Remove(&x.Outage)
 }
 
 func (x *away) end(why error) { x.cancel(lockerr.Cancel{Away: why, TimedOut: true}) }

@@ -28,16 +28,21 @@ func (t *Table) Apply(rd *lock.Ready) {
 	if r := rd.Wake; r != nil {
 		ShardOf(r).transition(r, (*lock.Entry).Woken)
 	}
-	rd.Deliver()
+	for a, ok := rd.NextRequest(); ok; a, ok = rd.NextRequest() {
+		a.Handle.(Caller).Deliver() // it may go back to its pool
+	}
+	for u := rd.NextUnlock(); u != nil; u = rd.NextUnlock() {
+		u.Handle.(Unlocker).Deliver()
+	}
 }
 
 // advanceReaders goes on with the readers that are behind a name's writers, or fails them if there is
 // a reason, and then with the writers.
 func (t *Table) advanceReaders(writers *lock.Entry, why error) {
 	sh := ShardOf(writers)
-	sh.mu.Lock()
+	sh.Lock()
 	behind := sh.Locks.Behind(writers)
-	sh.mu.Unlock()
+	sh.Unlock()
 	for _, r := range behind {
 		sh.transition(r, func(r *lock.Entry, rd *lock.Ready) { r.AdvanceReader(why, rd) })
 	}
@@ -53,9 +58,9 @@ func (s *Shard) transition(r *lock.Entry, with func(*lock.Entry, *lock.Ready)) {
 // allocation, for the Ready, so it is for what is rare.
 func (s *Shard) do(transition func(rd *lock.Ready)) {
 	var rd lock.Ready
-	s.mu.Lock()
+	s.Lock()
 	transition(&rd)
-	s.mu.Unlock()
+	s.Unlock()
 	s.Table.Apply(&rd)
 }
 
@@ -76,9 +81,9 @@ func endContexts(ended *lock.Hold) {
 	defer func() {
 		sh := ShardOf(ended.Entry)
 		var rd lock.Ready
-		sh.mu.Lock()
+		sh.Lock()
 		ended.Entry.ContextsEnded(ended, &rd)
-		sh.mu.Unlock()
+		sh.Unlock()
 		sh.Table.Apply(&rd)
 	}()
 	endHolds(ended)

@@ -19,7 +19,12 @@ type Request struct {
 // the lock.
 func (a *Request) Wait(d time.Duration) { a.endAt(a.Shard.Now().Add(d), lockerr.ErrWaited) }
 
-// GiveUpAt implements lock.RequestPort.
+// driven implements Caller.
+//
+//lint:ignore U1000 the requests of package engine, which embed it, have it for Caller
+func (a *Request) driven() *Request { return a }
+
+// GiveUpAt cancels the request at an instant, if it has no other deadline.
 func (a *Request) GiveUpAt(at clock.Instant) { a.endAt(at, nil) }
 
 // limit ends a request. It is an object of its own because it may do so after the request went
@@ -47,14 +52,23 @@ type deadline struct {
 func (a *Request) endAt(at clock.Instant, cause error) {
 	d := &deadline{limit: limit{a.Shard, a}, cause: cause}
 	d.timer.Init(d)
-	a.SetDeadline(d)
+	a.More().Deadline = d
 	a.Shard.Table.Timers.Schedule(&d.timer, at)
 }
 
-// Over implements lock.Deadline.
-func (d *deadline) Over() {
-	d.req = nil
-	d.sh.Table.Timers.Cancel(&d.timer)
+// endDeadlines ends those of a request that has its verdict. The caller holds the lock.
+func endDeadlines(x *lock.Extra) {
+	if x == nil {
+		return
+	}
+	if d, ok := x.Deadline.(*deadline); ok {
+		d.req, x.Deadline = nil, nil
+		d.sh.Table.Timers.Cancel(&d.timer)
+	}
+	if d, ok := x.Outage.(*away); ok {
+		d.req, x.Outage = nil, nil
+		d.sh.Table.Outages.Remove(&d.Outage)
+	}
 }
 
 // Fire implements wheel.Task.

@@ -34,8 +34,16 @@ type Shard struct {
 // user runs.
 func (s *Shard) Lock() { s.mu.Lock() }
 
-// Unlock gives the shard's lock back.
-func (s *Shard) Unlock() { s.mu.Unlock() }
+// Unlock does the effects of the transitions under the lock, and gives it back.
+func (s *Shard) Unlock() {
+	if effects := s.Locks.Effects(); len(effects) > 0 {
+		for i := range effects {
+			s.apply(&effects[i])
+		}
+		s.Locks.Applied()
+	}
+	s.mu.Unlock()
+}
 
 // Get returns the entry for a request, made if need be. It is not ok if the name is in use for another
 // family, or as a count; then it is one to Refuse the request. The caller holds the lock.
@@ -63,45 +71,32 @@ func OwnerOf(r *lock.Entry, k uint8, id int64) script.Owner {
 
 // The methods below implement lock.Port.
 
-func (s *Shard) Now() clock.Instant         { return s.Table.World.Clock.Now() }
-func (s *Shard) Stamp() clock.Instant       { return s.Table.World.Clock.Stamp() }
-func (s *Shard) NewID() int64               { return s.ids.next(s.Table.World.RandRead) }
-func (s *Shard) Up(route uint64) bool       { return s.Table.Client.LaneOf(route).Up() }
-func (s *Shard) Trouble(route uint64) error { return s.Table.Client.LaneError(route) }
+func (s *Shard) Now() clock.Instant   { return s.Table.World.Clock.Now() }
+func (s *Shard) Stamp() clock.Instant { return s.Table.World.Clock.Stamp() }
+func (s *Shard) NewID() int64         { return s.ids.next(s.Table.World.RandRead) }
 
 func (s *Shard) Draw(d time.Duration) time.Duration { return s.Table.World.Draw(d) }
 
-func (s *Shard) NewGrant(r *lock.Entry) *lock.Hold { return s.Table.Engine.NewGrant(r) }
-func (s *Shard) NewHold(of *lock.Hold) *lock.Hold  { return s.Table.Engine.NewHold(of) }
+func (s *Shard) NewHold(r *lock.Entry, of *lock.Hold) *lock.Hold {
+	return s.Table.Engine.NewHold(r, of)
+}
 
-func (s *Shard) NewCompensation() *lock.Compensation { return &newCompensation(s).Compensation }
 func (s *Shard) NewSubscription() *lock.Subscription { return &newSubscription().Subscription }
+
+func (s *Shard) Lane(route uint64) (up bool, trouble error) {
+	return s.Table.Client.LaneOf(route).Up(), s.Table.Client.LaneError(route)
+}
 
 func (s *Shard) ServerOf(route uint64) lock.ServerID {
 	return lock.ServerID(s.Table.Recovery.ServerOf(route))
 }
 
-func (s *Shard) Pause(r *lock.Entry, at clock.Instant) {
-	p := &pauseTimer{entry: r, sh: s}
-	p.timer.Init(p)
-	s.Table.Timers.Schedule(&p.timer, at)
-}
-
-func (s *Shard) Unstalled(r *lock.Entry) { s.Table.Recovery.Drop((*stalled)(r)) }
-
-// Emptied makes an AwaitEmpty look again, if nothing is left. The caller holds the lock.
-func (s *Shard) Emptied() {
+// emptied makes an AwaitEmpty look again, if nothing is left.
+func (s *Shard) emptied() {
 	if s.Table.Closing() && s.len() == 0 {
 		s.Table.lookAgain()
 	}
 }
-
-func (s *Shard) Released(r *lock.Entry, k uint8, by lock.ServerID, id int64, at, end clock.Instant) {
-	s.Table.Recovery.Released(r, kind.Kind(k), by, id, at, end)
-}
-
-func (s *Shard) NotPublished(name string) { s.Table.Engine.NotPublished(name) }
-func (s *Shard) Refused(o lock.Outcome)   { s.Table.noteRefusal(o) }
 
 func (s *Shard) LossError(kind uint8, name string, why lock.Loss) error {
 	return s.Table.Engine.LossError(kind, name, why)

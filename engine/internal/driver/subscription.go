@@ -29,42 +29,33 @@ type calls struct {
 
 func newSubscription() *subscription {
 	w := new(subscription)
-	w.Port = w
+	w.Handle = w
 	w.alarm.Init(w)
 	return w
 }
 
-// The methods below implement lock.SubscriptionPort.
+// subscriptionOf is what drives the subscription of an effect.
+func subscriptionOf(e *lock.Effect) *subscription { return e.Subscription.Handle.(*subscription) }
 
-func (w *subscription) SetTimer(at clock.Instant) {
-	setTimer(ShardOf(w.Entry()).Table.Timers, &w.alarm, at)
-}
-
-// Listen subscribes: that neither blocks nor calls back.
-func (w *subscription) Listen(r *lock.Entry, k uint8, owner int64) {
-	t := ShardOf(r).Table
-	name := t.Channel(Key{r.Name, kind.Kind(k)}).Name()
-	if kind.Kind(k).Traits().Waiting == lock.Queueing {
-		name = t.queue(kind.Kind(k), r.Name).ChannelOf(OwnerOf(r, k, owner))
+// listen subscribes to the channel of a kind, for an owner: that neither blocks nor calls back.
+func (w *subscription) listen(k kind.Kind, owner int64) {
+	r, t := w.Entry(), ShardOf(w.Entry()).Table
+	name := t.Channel(Key{r.Name, k}).Name()
+	if k.Traits().Waiting == lock.Queueing {
+		name = t.queue(k, r.Name).ChannelOf(OwnerOf(r, uint8(k), owner))
 	}
 	w.channel.Init(name, w)
 	t.Client.Subscribe(&w.channel)
 }
 
-func (w *subscription) Unlisten() { ShardOf(w.Entry()).Table.Client.Unsubscribe(&w.channel) }
-
-// ListenForCalls subscribes as Listen does.
-func (w *subscription) ListenForCalls(r *lock.Entry, k uint8) {
-	t := ShardOf(r).Table
+// listenForCalls subscribes as listen does.
+func (w *subscription) listenForCalls(k kind.Kind) {
+	r, t := w.Entry(), ShardOf(w.Entry()).Table
 	if w.calls == nil {
 		w.calls = &calls{sub: w}
 	}
-	w.calls.channel.Init(t.queue(kind.Kind(k), r.Name).EngineChannelOf(t.ID), w.calls)
+	w.calls.channel.Init(t.queue(k, r.Name).EngineChannelOf(t.ID), w.calls)
 	t.Client.Subscribe(&w.calls.channel)
-}
-
-func (w *subscription) UnlistenForCalls() {
-	ShardOf(w.Entry()).Table.Client.Unsubscribe(&w.calls.channel)
 }
 
 // ChannelEvent implements resp.ChannelHandler.
@@ -72,7 +63,7 @@ func (c *calls) ChannelEvent(ev resp.ChannelEvent, _ []byte, _ error) {
 	defer invariants.FailStop()
 	sh := ShardOf(c.sub.Entry())
 	var rd lock.Ready
-	sh.mu.Lock()
+	sh.Lock()
 	switch ev {
 	case resp.Subscribed:
 		c.sub.CallsConfirmed(&rd)
@@ -83,7 +74,7 @@ func (c *calls) ChannelEvent(ev resp.ChannelEvent, _ []byte, _ error) {
 	case resp.Refused:
 		c.sub.CallsRefused(&rd)
 	}
-	sh.mu.Unlock()
+	sh.Unlock()
 	sh.Table.Apply(&rd)
 }
 
@@ -100,7 +91,7 @@ func (w *subscription) ChannelEvent(ev resp.ChannelEvent, message []byte, err er
 	}
 	sh := ShardOf(w.Entry())
 	var rd lock.Ready
-	sh.mu.Lock()
+	sh.Lock()
 	switch ev {
 	case resp.Subscribed:
 		w.Subscribed(&rd)
@@ -111,7 +102,7 @@ func (w *subscription) ChannelEvent(ev resp.ChannelEvent, message []byte, err er
 	case resp.Refused:
 		w.ChannelRefused(w.channel.Name(), err, &rd)
 	}
-	sh.mu.Unlock()
+	sh.Unlock()
 	sh.Table.Apply(&rd)
 }
 

@@ -33,10 +33,9 @@ func (k Key) ValidInCluster() error {
 
 // Engine is the front door, for what its users are told.
 type Engine interface {
-	// NewGrant makes a grant with its first hold, NewHold another hold of the grant of one.
-	// Their ports are a HoldObserver. They are called under the shard's lock.
-	NewGrant(r *lock.Entry) *lock.Hold
-	NewHold(of *lock.Hold) *lock.Hold
+	// NewHold makes another hold of the grant of one, or one with a grant of its own if that is nil. Its
+	// Handle is a HoldObserver. It is called under the shard's lock.
+	NewHold(r *lock.Entry, of *lock.Hold) *lock.Hold
 	// LossError is the error of a hold that was lost. It is called under the shard's lock.
 	LossError(kind uint8, name string, why lock.Loss) error
 	// AckError is that of a grant or an Extend that too few replicas have. It has no name yet.
@@ -165,9 +164,9 @@ func (t *Table) Verb() string {
 func (t *Table) Counters() (all lock.Counters) {
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.mu.Lock()
+		s.Lock()
 		c := s.Locks.Count
-		s.mu.Unlock()
+		s.Unlock()
 		all.Add(&c)
 	}
 	return all

@@ -89,7 +89,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 		switch o.Reply {
 		case NotOwner: // the writer beside which it would read
 			if h := c.hold.Root(); h.state == live {
-				h.Port.Renew(RenewSoon, 0) // which finds the same
+				h.renew(RenewSoon, 0) // which finds the same
 			}
 			switch {
 			case a == nil:

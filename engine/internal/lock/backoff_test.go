@@ -37,7 +37,7 @@ func TestAHeadThatPollsBacksOffAsItsRequestSays(t *testing.T) {
 				ttl = time.Hour
 			}
 			l.reply(r, Outcome{Reply: HeldByOther, TTL: ttl})
-			w := r.sub.Port.(*bell)
+			w := bellOf(r.sub)
 			if w.listening {
 				t.Fatalf("%s: it listens", what)
 			}
@@ -64,7 +64,7 @@ func TestTheLongestBackoffIsWhatItIsAfterAnyNumberOfTries(t *testing.T) {
 	var last time.Duration
 	for range 300 {
 		l.reply(r, Outcome{Reply: HeldByOther, TTL: 24 * time.Hour})
-		w := r.sub.Port.(*bell)
+		w := bellOf(r.sub)
 		if last = w.at.Sub(l.now); last <= 0 || last > time.Second {
 			t.Fatalf("a pause of %v", last)
 		}

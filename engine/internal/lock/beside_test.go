@@ -57,10 +57,11 @@ func TestReader_BesideAWriterThatIsGone_HasItLookedAt(t *testing.T) {
 		l, _, writer, cell, reader := besideLab(t, once)
 		var rd Ready
 		cell.Replied(&Outcome{Reply: NotOwner, Sent: l.now, Now: l.now}, &rd)
+		l.settle()
+		tell(&rd)
 		if !writer.soon {
 			t.Errorf("once %v: the writer is not looked at", once)
 		}
-		rd.Deliver()
 		if failed := errors.Is(reader.err, loss(RemovedOnServer)); failed != once {
 			t.Errorf("once %v: the reader is told %v", once, reader.err)
 		}

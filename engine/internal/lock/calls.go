@@ -79,8 +79,8 @@ func (h *Hold) Extend(x *Extend, rd *Ready) (ahead *Extend, err error) {
 		h.Entry.advanceAfterEnd(rd)
 	case h.joint: // a re-entry's: the server knows nothing of its lease
 		h.acknowledged(h.Entry.Shard.Now(), x.Lease)
-		h.Port.SetTimer(h.timeOut())
-		x.finish(nil)
+		h.setTimer(h.timeOut())
+		h.finishExtend(x, nil)
 	case h.more().extend != nil:
 		ahead = h.extra.extend
 	default:

@@ -25,7 +25,7 @@ import (
 // So the release is sent at once, after a second, and after one lease. A phantom hold
 // lives for at most a second.
 type Compensation struct {
-	Port              Timer  // calls Fired
+	Handle            any    // the driver's
 	Entry             *Entry // nil once it is paid
 	ID                int64
 	kind              uint8 // of the grant
@@ -54,8 +54,7 @@ const (
 
 // compensate notes a compensation: an owner that the server may have until then, as far as is known.
 func (r *Entry) compensate(id int64, kind uint8, g certainty, lease time.Duration, until clock.Instant) *Compensation {
-	d := r.Shard.NewCompensation()
-	d.Entry, d.ID, d.kind, d.certainty, d.due, d.lease = r, id, kind, g, true, lease
+	d := &Compensation{Entry: r, ID: id, kind: kind, certainty: g, due: true, lease: lease}
 	d.extendUntil(until)
 	d.next, r.compensations = r.compensations, d
 	r.Shard.Count.Compensations++
@@ -102,7 +101,7 @@ func (r *Entry) extendWriterExpiry(until clock.Instant) {
 
 func (d *Compensation) wakeAt(at clock.Instant) {
 	d.at = at
-	d.Port.SetTimer(at)
+	d.setTimer(at)
 }
 
 // extendUntil notes until when the owner may stand on the server. Bytes of a renewal that lie
@@ -132,7 +131,7 @@ func (r *Entry) leaseRaised(id int64, until clock.Instant) {
 
 // dropCompensation takes a compensation out.
 func (r *Entry) dropCompensation(d *Compensation) {
-	d.Port.SetTimer(0)
+	d.setTimer(0)
 	for p := &r.compensations; *p != nil; p = &(*p).next {
 		if *p == d {
 			*p, d.next, d.Entry = d.next, nil, nil

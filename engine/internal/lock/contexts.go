@@ -57,7 +57,7 @@ func (h *Hold) announce(rd *Ready) {
 		}
 	}
 	if h.IsAnnounced() {
-		h.Port.CloseDone()
+		h.effect(CloseDone, 0)
 	}
 }
 

@@ -13,9 +13,10 @@ func (l *readersLab) unlockBound(h *tenant) (u *leaver, contextsEnd func()) {
 	h.Bind(new(notified))
 	var rd Ready
 	u = new(leaver)
-	u.Port = u
+	u.Handle = u
 	h.Unlock(&u.Unlock, &rd)
-	rd.Deliver()
+	l.settle()
+	tell(&rd)
 	if rd.Ended != &h.Hold {
 		l.t.Fatal("it has no context")
 	}
@@ -32,8 +33,8 @@ func TestReaders_TheContextsOfOne_KeepTheReleaseBack(t *testing.T) {
 	if l.joined(b); left.delivered != 0 || a.hold.notified || b.hold.Entry.hold != &b.hold.Hold {
 		t.Fatalf("%+v, %+v", left, a.hold)
 	}
-	l.unlock(b.hold.Entry.hold.Port.(*tenant))
-	last := l.unlock(b.hold.Entry.hold.Port.(*tenant))
+	l.unlock(b.hold.Entry.hold.Handle.(*tenant))
+	last := l.unlock(b.hold.Entry.hold.Handle.(*tenant))
 	if l.is(a.hold.Entry, NoCommand); last.delivered != 0 {
 		t.Fatal("a context is alive")
 	}

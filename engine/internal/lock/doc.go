@@ -6,15 +6,17 @@
 // unlocked, the grant may be handed over to the next waiter without a command. Otherwise it is
 // released, in one script call with the acquire of the next waiter if that is known.
 //
-// It is pure. It has no socket, no goroutine, no channel, no lock and no code of a user; time
-// and randomness come from a Port. A transition is a call, made under the lock of the
-// name's shard, with a Ready that collects the actions for the time after the lock. Actions
-// that must happen under the lock, and neither block nor call back, go through a port:
-// timers, subscriptions, places among the renewals, counters, and the queue of the Observer and
-// log lines.
+// It is pure. It has no socket, no goroutine, no channel, no lock and no code of a user; time,
+// randomness and the state of a lane come from a Port. A transition is a call, made under the lock of the
+// name's shard. What it leaves to be done is data, in two lists that the driver works through in order:
 //
-// Packages driver and engine own the impure parts. Their requests, holds, waits and compensations embed
-// the core's, and are their ports.
+//  1. the Effects of the shard, before the driver gives the lock back: timers, subscriptions, places among
+//     the renewals, verdicts. None of them blocks or calls back;
+//  2. a Ready, after that: contexts of holds that ended; the next command, or recovery, which sends it later;
+//     callers, who are told.
+//
+// Packages driver and engine own the impure parts. Their requests, holds and subscriptions embed
+// the core's, which know them as their Handle.
 //
 // Events, and the methods that are called for them under the shard's lock:
 //
@@ -29,9 +31,6 @@
 //	a connection is back          Reconnected
 //	Shutdown, Close               StopWaiting, EndHold, Drop
 //
-// Then, without the lock, the Ready, in this order: contexts of holds that ended; the next
-// command, or recovery, which sends it later; results for callers.
-//
 // Start reading with Entry, which has the invariants, and its method next.
 //
 // # Layers
@@ -40,7 +39,7 @@
 // of these. No file refers to one of a higher layer, but for the three that `make house` counts.
 //
 //	settings, outcome
-//	port, shard, entry, request, hold, grant, command, compensation, subscription, ready
+//	effect, shard, entry, request, hold, grant, command, compensation, subscription, ready
 //	acquire, verdict, release, hold_end, extend, handover, queue, readers, contexts, last_attempt, send, reply, sleep
 //	next
 //	calls, events, inspect

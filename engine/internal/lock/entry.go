@@ -122,7 +122,7 @@ func (r *Entry) pause(now clock.Instant, moving bool) {
 		d = min(d, movingPoll)
 	}
 	d = d/2 + r.Shard.Draw(d/2)
-	r.Shard.Pause(r, now.Add(d))
+	r.Shard.emit(Effect{Kind: Pause, Entry: r, At: now.Add(d)})
 }
 
 // The methods below are for who lists entries; like all others they are called under the
@@ -143,4 +143,10 @@ func (r *Entry) Urgent() bool { return r.compensations != nil || r.hold != nil }
 // InUse reports whether anybody has the name or wants it, or something of it is to be given back.
 func (r *Entry) InUse() bool {
 	return r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.compensations != nil || r.Cmd.Action != NoCommand
+}
+
+// laneUp reports whether the lane of the name has a connection.
+func (r *Entry) laneUp() bool {
+	up, _ := r.Shard.Lane(r.Route)
+	return up
 }

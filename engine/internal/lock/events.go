@@ -55,7 +55,7 @@ func (r *Entry) Vacate() bool {
 		return false
 	}
 	if w := r.sub; w != nil && w.linger {
-		w.Port.SetTimer(0)
+		w.setTimer(0)
 		w.end()
 	}
 	r.finishTransition()
@@ -69,7 +69,7 @@ func (h *Hold) Fired(now clock.Instant, rd *Ready) {
 	case live:
 		h.check(now, rd)
 		if h.state == live {
-			h.Port.SetTimer(h.timeOut()) // it was extended
+			h.setTimer(h.timeOut()) // it was extended
 		} else {
 			h.Entry.advanceAfterEnd(rd)
 		}
@@ -191,7 +191,7 @@ func (r *Entry) ContextsEnded(ended *Hold, rd *Ready) {
 		r.endingContexts--
 		for of := h; of != nil; of = of.Parent {
 			if of.extra.ending--; of.IsAnnounced() {
-				of.Port.CloseDone()
+				of.effect(CloseDone, 0)
 				of.endHere(rd)
 			}
 		}
@@ -243,7 +243,7 @@ func (t *Grant) Renewed(sent, now clock.Instant, lease time.Duration, acked int,
 	h.setAcked(acked)
 	t.Entry.Shard.Count.Renewed++
 	t.renewals = max(t.renewals, t.renewals+1)
-	h.Port.Renew(RenewNext, now)
+	h.renew(RenewNext, now)
 	return true
 }
 

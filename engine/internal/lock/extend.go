@@ -32,7 +32,7 @@ func (h *Hold) StopExtending(x *Extend, cause error) error {
 		x.dropped = true
 	} else if h.extra.extend == x {
 		h.extra.extend = nil
-		x.finish(nil) // for the one that waits behind it, which takes its turn
+		h.finishExtend(x, nil) // for the one that waits behind it, which takes its turn
 	}
 	// Not sooner: the name of a hold that has ended may be another's by now.
 	if cause == nil {
@@ -57,7 +57,7 @@ func (r *Entry) extendReplied(c *Command, o *Outcome, rd *Ready) {
 	case o.Result == Replied:
 		h.setAcked(o.Acked)
 		h.acknowledged(o.Sent, c.Lease)
-		h.Port.SetTimer(h.timeOut())
+		h.setTimer(h.timeOut())
 	case o.Result == Refused:
 		err = o.Err
 	case !x.dropped:
@@ -65,5 +65,5 @@ func (r *Entry) extendReplied(c *Command, o *Outcome, rd *Ready) {
 		return // harmless to repeat: next sends it again
 	}
 	h.extra.extend, h.extra.refusal = nil, nil
-	x.finish(err)
+	h.finishExtend(x, err)
 }

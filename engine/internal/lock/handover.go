@@ -113,7 +113,7 @@ func (r *Entry) handOver(h *Hold, a *Request, rd *Ready) {
 
 // another makes another hold of the grant of h, for a.
 func (h *Hold) another(a *Request, since clock.Instant) *Hold {
-	next := h.Entry.Shard.NewHold(h)
+	next := h.Entry.Shard.NewHold(h.Entry, h)
 	next.Name, next.count, next.since = a.Name(), 1, milliseconds(since)
 	if a.extra != nil {
 		a.extra.Granted = since
@@ -137,7 +137,7 @@ const yieldMost = 10 * time.Millisecond
 func (r *Entry) yield(o *Outcome) {
 	if w := r.sub; w != nil && r.waiters.Len() > 0 {
 		w.Skip()
-		w.Port.SetTimer(o.Now.Add(min(o.Now.Sub(o.Sent)+yieldFor, yieldMost)))
+		w.setTimer(o.Now.Add(min(o.Now.Sub(o.Sent)+yieldFor, yieldMost)))
 	}
 }
 
@@ -206,7 +206,7 @@ func (r *Entry) overtaken() *Entry {
 func (r *Entry) waitBehindWriter(w *Entry) {
 	r.blocked = BehindWriter
 	if own := r.sub; own != nil {
-		own.Port.SetTimer(0)
+		own.setTimer(0)
 		own.end()
 	}
 	w.sub.stopLingering()

@@ -44,6 +44,7 @@ func TestAHoldIsHandedOverToTheFirstWhoWaitsWithoutACommand(t *testing.T) {
 		t.Error("the renewal is not that of the second")
 	}
 	first.hold.Grant.Gone(RemovedOnServer, &rd)
+	l.settle()
 	if second.hold.IsLive() || second.hold.why != RemovedOnServer || first.hold.why != 0 {
 		t.Errorf("gone: %+v, %+v", second.hold, first.hold)
 	}
@@ -65,7 +66,7 @@ func TestATenureIsHandedOverSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
 	last := l.ask(r, false)
 	l.unlock(c.hold)
 	l.is(r, Releasing)
-	w := r.sub.Port.(*bell)
+	w := bellOf(r.sub)
 	sent := l.now
 	l.now = l.now.Add(3 * time.Millisecond)
 	l.reply(r, Outcome{Sent: sent})
@@ -262,7 +263,7 @@ func TestATenureThatAReentryMadeLongerIsNotHandedOver(t *testing.T) {
 		l.reply(r, Outcome{})
 		if x.extend != 0 {
 			longer := new(stretch)
-			longer.Port, longer.Lease = longer, x.extend
+			longer.Handle, longer.Lease = longer, x.extend
 			l.does(func(rd *Ready) { _, _ = inner.hold.Extend(&longer.Extend, rd) })
 			l.is(r, Extending)
 			l.reply(r, Outcome{})
@@ -289,9 +290,10 @@ func TestAHoldWithContextsIsHandedOverWhenTheyHaveEnded(t *testing.T) {
 	next := l.ask(r, false)
 	var rd Ready
 	u := new(leaver)
-	u.Port = u
+	u.Handle = u
 	c.hold.Unlock(&u.Unlock, &rd)
-	rd.Deliver()
+	l.settle()
+	tell(&rd)
 	if next.hold != nil || u.delivered != 0 || rd.Ended == nil {
 		t.Fatalf("before its contexts have ended: %+v, %+v", next, u)
 	}
@@ -334,7 +336,7 @@ func TestAfterTheLastHandOverTheSubscriptionLingers(t *testing.T) {
 	if v := r.View(); !v.Lingers || next.hold == nil {
 		t.Errorf("%+v", v)
 	}
-	w := r.sub.Port.(*bell)
+	w := bellOf(r.sub)
 	l.now = l.now.Add(LingerFor)
 	l.does(w.AlarmFired)
 	l.unlock(next.hold)
@@ -355,14 +357,14 @@ func TestAConfirmationDoesNotStopTheAlarmOfASkippedTurn(t *testing.T) {
 	l.reply(r, Outcome{})
 	second, third := l.ask(r, false), l.ask(r, false)
 	l.unlock(first.hold)
-	if r.sub.Port.(*bell).at == 0 {
+	if bellOf(r.sub).at == 0 {
 		t.Fatal("the hold is not looked at, though the channel is silent")
 	}
 	l.now = l.now.Add(time.Second)
 	l.unlock(second.hold)
 	l.is(r, Releasing)
 	l.reply(r, Outcome{})
-	w := r.sub.Port.(*bell)
+	w := bellOf(r.sub)
 	l.does(w.Subscribed)
 	if w.at == 0 {
 		t.Fatal("its alarm will not ring")
@@ -400,7 +402,7 @@ func TestATenureThatIsNotRenewedAnyMoreIsNotHandedOver(t *testing.T) {
 		next := l.ask(r, false)
 		var rd Ready
 		u := new(leaver)
-		u.Port = u
+		u.Handle = u
 		c.hold.Unlock(&u.Unlock, &rd)
 		l.does(func(rd *Ready) { renewal(l, c.hold.Grant, rd) })
 		l.does(func(after *Ready) { r.ContextsEnded(rd.Ended, after) })
@@ -418,7 +420,7 @@ func TestWhatTheEngineGivesBackIsReleased(t *testing.T) {
 	l.reply(r, Outcome{})
 	next := l.ask(r, false)
 	u := new(leaver)
-	u.Port, u.ByNobody = u, true
+	u.Handle, u.ByNobody = u, true
 	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 	l.is(r, Releasing)
 	if next.hold != nil {
@@ -441,7 +443,7 @@ func TestATenureOfWhichTheChannelSpokeWhileItWasReleasedIsNotHandedOver(t *testi
 		next := l.ask(r, false)
 		var rd Ready
 		u := new(leaver)
-		u.Port = u
+		u.Handle = u
 		c.hold.Unlock(&u.Unlock, &rd)
 		l.does(func(rd *Ready) { event(r.sub, rd) })
 		l.does(func(after *Ready) { r.ContextsEnded(rd.Ended, after) })
@@ -470,7 +472,7 @@ func TestWait_MessagesBehindAHold_AreAnsweredByOneLookEach100ms(t *testing.T) {
 			t.Fatalf("message %d: looked at %v", i, got)
 		}
 	}
-	alarm := r.sub.Port.(*bell).at
+	alarm := bellOf(r.sub).at
 	if d := alarm.Sub(l.now); d != verifyEvery {
 		t.Fatalf("it looks again after %v", d)
 	}
@@ -504,7 +506,7 @@ func TestWait_BehindAHold_LooksIfNoRenewalDoes(t *testing.T) {
 		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		l.reply(r, Outcome{})
 		l.ask(r, false)
-		w, b := r.sub, r.sub.Port.(*bell)
+		w, b := r.sub, bellOf(r.sub)
 		l.now = l.now.Add(verifyEvery) // since the grant
 		if x.most == 0 {
 			l.does(w.Subscribed)
@@ -538,7 +540,7 @@ func TestATenureThatAnExtendFindsGoneIsNotHandedOver(t *testing.T) {
 		l.reply(r, Outcome{})
 		next := l.ask(r, false)
 		x := new(stretch)
-		x.Port, x.Lease = x, l.cfg.Lease
+		x.Handle, x.Lease = x, l.cfg.Lease
 		l.does(func(rd *Ready) { _, _ = c.hold.Extend(&x.Extend, rd) })
 		l.is(r, Extending)
 		l.unlock(c.hold)

@@ -22,10 +22,10 @@ import (
 // innermost one. The end of a hold ends its children.
 //
 // Everything is guarded by the shard's lock, except ownUntil, which is atomic, what never
-// changes (Port, Grant, Name, Parent, count, follows), and Ending once there is one, for
+// changes (Handle, Grant, Name, Parent, count, follows), and Ending once there is one, for
 // those who end the contexts.
 type Hold struct {
-	Port   HoldPort
+	Handle any    // the driver's
 	*Grant        // what the server has: Entry, ID, Acks, and until when
 	Name   string // as the caller gave it; the server's is Entry.Name
 
@@ -72,6 +72,13 @@ type holdExtra struct {
 	lost      bool
 	ofQuorum  bool  // it is one of several servers'
 	nextEnded *Hold // in a Ready
+}
+
+// Context is what ends with a hold, before its release: a context, or a Hold.
+type Context interface {
+	// End returns when everything that was made from it has ended. It is called once, with
+	// no lock held.
+	End(why error)
 }
 
 func (h *Hold) more() *holdExtra {
@@ -146,7 +153,7 @@ func (h *Hold) Ending() error {
 // trouble is why the release or the Extend under way is not settled, as far as is known. Only
 // while it is under way is the entry h's for certain.
 func (h *Hold) trouble() error {
-	if err := h.Entry.Shard.Trouble(h.Entry.Route); err != nil || h.extra == nil {
+	if _, err := h.Entry.Shard.Lane(h.Entry.Route); err != nil || h.extra == nil {
 		return err
 	}
 	return h.extra.refusal
@@ -262,7 +269,7 @@ func (h *Hold) EndBy(at clock.Instant) {
 	}
 	h.Shorten(at)
 	if at := h.timeOut(); at != 0 {
-		h.Port.SetTimer(at)
+		h.setTimer(at)
 	}
 }
 

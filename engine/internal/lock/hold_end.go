@@ -71,7 +71,7 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 func (h *Hold) loseOne(why Loss, now clock.Instant, rd *Ready) {
 	h.end(h.Entry.Shard.LossError(h.Kind, h.Name, why), why, now, rd)
 	h.setOver()
-	h.Port.Lost(why)
+	h.effect(Lost, why)
 }
 
 // end tells everybody that the hold is not live any more: its children first, its
@@ -92,9 +92,9 @@ func (h *Hold) end(why error, loss Loss, now clock.Instant, rd *Ready) {
 // the renewals bounds that; see boundReleases.
 func (h *Hold) setOver() {
 	h.state = over
-	h.Port.SetTimer(0)
+	h.setTimer(0)
 	if next := h.hold(); h.Parent == nil && (next == nil || next == h) { // else it was handed over
-		h.Port.Renew(RenewNoMore, 0)
+		h.renew(RenewNoMore, 0)
 	}
 }
 
@@ -117,14 +117,14 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, rd *Ready) {
 	if loss != 0 {
 		h.Entry.Shard.Count.Lost[loss]++
 	}
-	h.Port.Ended(loss)
+	h.effect(Ended, loss)
 	x := h.extra
 	if x == nil {
 		return
 	}
 	failEach(&x.children, why, rd)
 	if x.extend != nil {
-		x.extend.finish(h.extendable())
+		h.finishExtend(x.extend, h.extendable())
 		x.extend = nil
 	}
 }

@@ -24,7 +24,7 @@ func TestAnUncontendedLockIsTwoCommandsAndLeavesNothing(t *testing.T) {
 	}
 	l.is(r, NoCommand)
 	u := new(leaver)
-	u.Port = u
+	u.Handle = u
 	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 	l.is(r, Releasing)
 	if c.hold.ended != 1 || !c.hold.notified || u.delivered != 0 {
@@ -75,7 +75,7 @@ func TestAnAcquireWithoutAnAnswerIsReleasedThreeTimes(t *testing.T) {
 	d := r.compensations
 	for i, pause := range []time.Duration{0, time.Second, l.cfg.Lease} {
 		if i > 0 {
-			if at := d.Port.(*note).at; at != l.now.Add(pause) {
+			if at := noteOf(d).at; at != l.now.Add(pause) {
 				t.Fatalf("release %d is due in %v, want %v", i+1, at.Sub(l.now), pause)
 			}
 			l.now = l.now.Add(pause)
@@ -84,7 +84,7 @@ func TestAnAcquireWithoutAnAnswerIsReleasedThreeTimes(t *testing.T) {
 		l.is(r, Compensating)
 		l.reply(r, Outcome{Reply: NotOwner})
 	}
-	if !r.Detached || d.Port.(*note).at != 0 {
+	if !r.Detached || noteOf(d).at != 0 {
 		t.Errorf("something is left: %+v", r.View())
 	}
 }
@@ -102,7 +102,7 @@ func TestAMessageBeforeTheRefusalIsReadWakesTheHead(t *testing.T) {
 	r := l.name()
 	l.ask(r, false)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
-	w := r.sub.Port.(*bell)
+	w := bellOf(r.sub)
 	if v := r.View(); !v.Asleep || !w.listening || w.at == 0 {
 		t.Fatalf("after the first refusal: %+v, %+v", v, w)
 	}
@@ -130,7 +130,7 @@ func TestARefusalThatIsReadLateDoesNotProlongTheSleep(t *testing.T) {
 	r := l.name()
 	l.ask(r, false)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
-	w := r.sub.Port.(*bell)
+	w := bellOf(r.sub)
 	l.does(w.Subscribed)
 	l.is(r, Acquiring)
 	sent := l.now
@@ -179,7 +179,7 @@ func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 				case r.Cmd.Action != NoCommand:
 					l.reply(r, Outcome{})
 				case r.compensations != nil:
-					l.now = r.compensations.Port.(*note).at
+					l.now = noteOf(r.compensations).at
 					l.does(func(rd *Ready) { r.compensations.Fired(l.now, rd) })
 				case r.sub != nil:
 					l.does(r.sub.AlarmFired)
@@ -206,7 +206,7 @@ func TestTheReleaseWaitsForTheContexts(t *testing.T) {
 	l.reply(r, Outcome{})
 	c.hold.Bind(ender{})
 	u := new(leaver)
-	u.Port = u
+	u.Handle = u
 	var rd Ready
 	c.hold.Unlock(&u.Unlock, &rd)
 	if rd.Send != nil || rd.Ended != &c.hold.Hold || rd.Contexts != 1 || c.hold.notified {

@@ -20,7 +20,7 @@ const (
 	racer   = 7
 )
 
-// lab is a shard, and a Port in which nothing happens by itself: it notes what it is asked for.
+// lab is a shard, and a driver in which nothing happens by itself: it notes the effects.
 type lab struct {
 	Shard
 	t        *testing.T
@@ -57,18 +57,9 @@ func (l *lab) Now() clock.Instant                          { return l.now }
 func (l *lab) Stamp() clock.Instant                        { return l.now }
 func (l *lab) Draw(d time.Duration) time.Duration          { return d / 2 }
 func (l *lab) NewID() int64                                { l.ids++; return l.ids }
-func (l *lab) Up(uint64) bool                              { return !l.down }
-func (l *lab) Trouble(uint64) error                        { return nil }
+func (l *lab) Lane(uint64) (up bool, trouble error)        { return !l.down, nil }
 func (l *lab) ServerOf(uint64) ServerID                    { return 1 }
-func (l *lab) Pause(_ *Entry, at clock.Instant)            { l.paused = at }
-func (l *lab) Unstalled(*Entry)                            {}
-func (l *lab) Emptied()                                    {}
-func (l *lab) NotPublished(string)                         {}
-func (l *lab) Refused(Outcome)                             {}
 func (l *lab) LossError(_ uint8, _ string, why Loss) error { return loss(why) }
-func (l *lab) Released(_ *Entry, _ uint8, _ ServerID, id int64, _, _ clock.Instant) {
-	l.released = append(l.released, id)
-}
 
 // loss is the error of a hold that was lost.
 type loss Loss
@@ -87,15 +78,83 @@ type tenant struct {
 	finished bool
 }
 
-func (l *lab) NewGrant(*Entry) *Hold { return l.NewHold(&Hold{Grant: new(Grant)}) }
-
-func (l *lab) NewHold(of *Hold) *Hold {
+func (l *lab) NewHold(_ *Entry, of *Hold) *Hold {
 	h := new(tenant)
-	h.Port, h.Grant = h, of.Grant
+	h.Handle, h.Grant = h, new(Grant)
+	if of != nil {
+		h.Grant = of.Grant
+	}
 	return &h.Hold
 }
 
-func (h *tenant) Renew(when Renewal, _ clock.Instant) {
+// settle does the effects, as a driver does before it gives the shard's lock back.
+func (l *lab) settle() {
+	for _, e := range l.Effects() {
+		switch e.Kind {
+		case HoldTimer:
+			h := e.Hold.Handle.(*tenant)
+			h.alarm, h.finished = e.At, e.At == 0
+		case SubscriptionTimer:
+			bellOf(e.Subscription).at = e.At
+		case CompensationTimer:
+			noteOf(e.Compensation).at = e.At
+		case Pause:
+			l.paused = e.At
+		case GiveUpAt:
+			if a := e.Request; !a.Ended() && a.More().Deadline == nil {
+				a.Handle.(party).giveUpAt(e.At)
+			}
+		case Renew:
+			e.Hold.Handle.(*tenant).renewal(e.When)
+		case Listen:
+			w := bellOf(e.Subscription)
+			w.listening, w.of = true, e.ID
+		case Unlisten:
+			bellOf(e.Subscription).listening = false
+		case ListenForCalls:
+			bellOf(e.Subscription).calls = true
+		case UnlistenForCalls:
+			bellOf(e.Subscription).calls = false
+		case Verdict:
+			a := e.Request.Handle.(party)
+			if x := e.Request.Extra(); x != nil && x.Deadline != nil {
+				x.Deadline = nil
+				a.giveUpAt(0)
+			}
+			a.OnResult(e.Hold, e.Err)
+		case ExtendResult:
+			e.Extend.Handle.(interface{ OnResult() }).OnResult()
+		case Ended:
+			h := e.Hold.Handle.(*tenant)
+			h.ended, h.why = h.ended+1, e.Loss
+		case CloseDone:
+			e.Hold.Handle.(*tenant).notified = true
+		case Released:
+			l.released = append(l.released, e.ID)
+		case Lost, MessageRefused, ReleaseRefused, ReleaseDelayed, Unstalled, Removed:
+		}
+	}
+	l.Applied()
+}
+
+// tell tells the callers of a transition.
+func tell(rd *Ready) {
+	for a, ok := rd.NextRequest(); ok; a, ok = rd.NextRequest() {
+		a.Handle.(party).Deliver()
+	}
+	for u := rd.NextUnlock(); u != nil; u = rd.NextUnlock() {
+		u.Handle.(interface{ Deliver() }).Deliver()
+	}
+}
+
+// party is who asks for a lock.
+type party interface {
+	OnResult(h *Hold, why error)
+	Deliver()
+	giveUpAt(at clock.Instant)
+}
+
+func (h *tenant) renewal(when Renewal) {
 	switch when {
 	case RenewSoon:
 		h.soon = true
@@ -105,10 +164,6 @@ func (h *tenant) Renew(when Renewal, _ clock.Instant) {
 		h.renewed = true
 	}
 }
-func (h *tenant) SetTimer(at clock.Instant) { h.alarm, h.finished = at, at == 0 }
-func (h *tenant) Ended(why Loss)            { h.ended++; h.why = why }
-func (h *tenant) Lost(Loss)                 {}
-func (h *tenant) CloseDone()                { h.notified = true }
 
 // caller is who asks for a lock.
 type caller struct {
@@ -123,15 +178,15 @@ type caller struct {
 func (c *caller) OnResult(h *Hold, why error) {
 	c.settled++
 	if c.err = why; h != nil {
-		c.hold = h.Port.(*tenant)
+		c.hold = h.Handle.(*tenant)
 	}
 }
 func (c *caller) Deliver() { c.delivered++ }
-func (c *caller) GiveUpAt(at clock.Instant) {
-	c.giveUp = at
-	c.SetDeadline(c)
+func (c *caller) giveUpAt(at clock.Instant) {
+	if c.giveUp = at; at != 0 {
+		c.More().Deadline = c
+	}
 }
-func (c *caller) Over() { c.giveUp = 0 }
 
 // bell is the alarm and the channel of a wait.
 type bell struct {
@@ -144,29 +199,21 @@ type bell struct {
 
 func (l *lab) NewSubscription() *Subscription {
 	w := new(bell)
-	w.Port = w
+	w.Handle = w
 	return &w.Subscription
 }
 
-func (w *bell) SetTimer(at clock.Instant)             { w.at = at }
-func (w *bell) Listen(_ *Entry, _ uint8, owner int64) { w.listening, w.of = true, owner }
-func (w *bell) Unlisten()                             { w.listening = false }
-func (w *bell) ListenForCalls(*Entry, uint8)          { w.calls = true }
-func (w *bell) UnlistenForCalls()                     { w.calls = false }
+func bellOf(w *Subscription) *bell { return w.Handle.(*bell) }
 
-// recordAttempt is the timer of a compensation.
-type note struct {
-	Compensation
-	at clock.Instant
+// note is the timer of a compensation.
+type note struct{ at clock.Instant }
+
+func noteOf(d *Compensation) *note {
+	if d.Handle == nil {
+		d.Handle = new(note)
+	}
+	return d.Handle.(*note)
 }
-
-func (l *lab) NewCompensation() *Compensation {
-	d := new(note)
-	d.Port = d
-	return &d.Compensation
-}
-
-func (d *note) SetTimer(at clock.Instant) { d.at = at }
 
 // leaver is who unlocks.
 type leaver struct {
@@ -223,7 +270,8 @@ func (l *lab) giveUp(c *caller) {
 func (l *lab) does(transition func(rd *Ready)) (sent *Entry) {
 	var rd Ready
 	transition(&rd)
-	rd.Deliver()
+	l.settle()
+	tell(&rd)
 	l.gone, l.free = l.gone+len(l.free), nil // an entry serves one name here
 	return rd.Send
 }

@@ -94,7 +94,7 @@ func (a *Request) Blocking(late bool) error {
 		return &lockerr.Held{TTL: max(holder.Until().Sub(now), 0), Here: true, ID: holder.ID, Kind: holder.Kind}
 	case r.endingContexts != 0:
 		return &lockerr.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
-	case r.blocked == Disconnected && !r.Shard.Up(r.Route), late && a.ownTryUnanswered():
+	case r.blocked == Disconnected && !r.laneUp(), late && a.ownTryUnanswered():
 	case tried == HeldElsewhere:
 		held := &lockerr.Held{TTL: a.left(now)}
 		if r.sub != nil {
@@ -128,7 +128,7 @@ func (a *Request) ownTryUnanswered() bool {
 	if !a.Try || r.Cmd.Action == NoCommand {
 		return false
 	}
-	behind := a.extra != nil && a.extra.deadline != nil && a.extra.afterCommand == r.Cmd.ID
+	behind := a.extra != nil && a.extra.Deadline != nil && a.extra.afterCommand == r.Cmd.ID
 	givenBack := r.lastAttempt == HeldHere && r.hold == nil
 	return a.state == trying || behind || givenBack
 }
@@ -151,7 +151,7 @@ func (a *Request) left(now clock.Instant) time.Duration {
 // made, or what became of the latest command; nil if nothing is known.
 func (a *Request) trouble() error {
 	r := a.res
-	if err := r.Shard.Trouble(r.Route); err != nil {
+	if _, err := r.Shard.Lane(r.Route); err != nil {
 		return err
 	}
 	if err := a.refusal(); err != nil {

@@ -22,7 +22,7 @@ func (l *lab) held(r *Entry, lease time.Duration) *tenant {
 // unlock has somebody unlock.
 func (l *lab) unlock(h *tenant) *leaver {
 	u := new(leaver)
-	u.Port = u
+	u.Handle = u
 	l.does(func(rd *Ready) { h.Unlock(&u.Unlock, rd) })
 	return u
 }
@@ -71,7 +71,7 @@ func TestAnAnswerThatComesLateDoesNotReviveAHold(t *testing.T) {
 			r := l.name()
 			h := l.held(r, time.Minute)
 			x := &stretch{Extend: Extend{Lease: time.Hour}}
-			x.Port = x
+			x.Handle = x
 			l.does(func(rd *Ready) {
 				if _, err := h.Extend(&x.Extend, rd); err != nil {
 					t.Error(err)
@@ -111,7 +111,7 @@ func TestAnExtendThatNobodyWaitsForKeepsItsPlace(t *testing.T) {
 	r := l.name()
 	h := l.held(r, time.Minute)
 	first, second := &stretch{Extend: Extend{Lease: 2 * time.Minute}}, &stretch{Extend: Extend{Lease: time.Hour}}
-	first.Port, second.Port = first, second
+	first.Handle, second.Handle = first, second
 	begin := func(x *stretch) (ahead *Extend) {
 		l.does(func(rd *Ready) { ahead, _ = h.Extend(&x.Extend, rd) })
 		return ahead

@@ -29,7 +29,7 @@ func TestWait_HolderElsewhere_SleepIsBounded(t *testing.T) {
 			l.is(r, Acquiring)
 			l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
 		}
-		if d := r.sub.Port.(*bell).at.Sub(l.now); d < x.most/2 || d > x.most {
+		if d := bellOf(r.sub).at.Sub(l.now); d < x.most/2 || d > x.most {
 			t.Errorf("%+v: it sleeps for %v", x, d)
 		}
 	}

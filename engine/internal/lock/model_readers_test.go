@@ -91,16 +91,17 @@ func TestReaders_SleepsThoughTheGrantIsOpen(t *testing.T) {
 	try := l.come(once)
 	var rd Ready // it has left, or was deleted
 	try.res.Replied(&Outcome{Sent: l.now, Now: l.now}, &rd)
-	rd.Deliver()
+	l.settle()
+	tell(&rd)
 	if try.hold == nil {
 		t.Fatal(try.err)
 	}
 	b := l.come()
 	if b.hold == nil {
-		t.Errorf("a reader that comes while the process reads sleeps until %v from now", bellOf(b.res).at.Sub(l.now))
+		t.Errorf("a reader that comes while the process reads sleeps until %v from now", bellOf(b.res.sub).at.Sub(l.now))
 	}
 	if a.hold == nil {
-		t.Errorf("one that came before, too: %v", bellOf(a.res).at.Sub(l.now))
+		t.Errorf("one that came before, too: %v", bellOf(a.res.sub).at.Sub(l.now))
 	}
 }
 
@@ -115,7 +116,8 @@ func TestReaders_ForbiddenFailsOnlyTheFirst(t *testing.T) {
 	a, b, c := l.come(), l.come(), l.come()
 	var rd Ready
 	l.writers.sub.ChannelRefused("ch", errors.New("NOPERM"), &rd)
-	rd.Deliver()
+	l.settle()
+	tell(&rd)
 	if rd.AdvanceReaders == nil {
 		t.Fatal("no forward")
 	}

@@ -34,7 +34,8 @@ func (s *sharers) applies(transition func(rd *Ready)) {
 	if rd.Ended != nil {
 		s.ending = append(s.ending, rd.Ended)
 	}
-	rd.Deliver()
+	s.settle()
+	tell(&rd)
 }
 
 // some is a hold, live or not; mostly one of the latest.
@@ -90,7 +91,7 @@ func (s *sharers) leave(h *tenant) {
 		return
 	}
 	u := new(leaver)
-	u.Port = u
+	u.Handle = u
 	s.unlocks[h] = u
 	s.applies(func(rd *Ready) { h.Unlock(&u.Unlock, rd) })
 }
@@ -148,7 +149,7 @@ func (s *sharers) check() {
 		if h.IsLive() && h.pending() && h.child == nil {
 			s.t.Fatalf("seed %d: a request waits to re-enter, and nothing is in its way: %+v", s.seed, h)
 		}
-		if c := h.child; h.IsLive() && c != nil && c.state != live && !s.alive(c.Port.(*tenant)) {
+		if c := h.child; h.IsLive() && c != nil && c.state != live && !s.alive(c.Handle.(*tenant)) {
 			s.t.Fatalf("seed %d: a re-entry has ended, with its contexts, and is in the way: %+v", s.seed, h)
 		}
 		if p := h.Parent; p != nil && p.child != &h.Hold && p.state == live && s.alive(h) {

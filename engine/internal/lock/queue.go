@@ -94,7 +94,7 @@ func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 		return true
 	case w.stage == uncalled:
 		w.stage = calling
-		w.Port.ListenForCalls(w.res, w.kind)
+		w.effect(ListenForCalls)
 	}
 	most := waitq.Poll // a call may be missed
 	if w.stage == asking {
@@ -102,7 +102,7 @@ func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 		w.unlisten()
 	}
 	w.Sleep()
-	w.Port.SetTimer(o.Now.Add(most*3/4 + w.res.Shard.Draw(most/2)))
+	w.setTimer(o.Now.Add(most*3/4 + w.res.Shard.Draw(most/2)))
 	return true
 }
 
@@ -141,7 +141,7 @@ func (w *Subscription) Called(rd *Ready) {
 		w.stage = racing
 		w.listen() // the confirmation makes the head try
 		if w.Asleep() {
-			w.Port.SetTimer(r.Shard.Now().Add(waitq.Poll))
+			w.setTimer(r.Shard.Now().Add(waitq.Poll))
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (w *Subscription) listensForCalls() bool { return w.stage != uncalled && w.
 func (w *Subscription) unqueue() {
 	w.leaveQueue()
 	if w.listensForCalls() {
-		w.Port.UnlistenForCalls()
+		w.effect(UnlistenForCalls)
 	}
 	w.stage = queueless
 }
@@ -308,7 +308,7 @@ func (r *Entry) abandonOwner(c *Command) {
 	}
 	a.extra.owner, a.extra.queued = 0, false
 	if w := r.sub; w != nil {
-		w.Port.SetTimer(0)
+		w.setTimer(0)
 		w.end()
 	}
 }

@@ -30,7 +30,7 @@ func (l *lab) queued(behind int) (*Entry, *caller, *bell) {
 	r := l.name()
 	c := l.askAs(r, racer)
 	l.refuse(r, 0)
-	w := r.sub.Port.(*bell)
+	w := bellOf(r.sub)
 	l.does(w.Subscribed)
 	l.joins(r, JoinQueue)
 	l.refuse(r, behind)
@@ -51,7 +51,7 @@ func TestQueue_FirstRefusal_JoinsAndListensForCallsOnlyBehindTheFront(t *testing
 	l.askAs(r, racer)
 	l.joins(r, NoJoin)
 	l.refuse(r, 0)
-	w := r.sub.Port.(*bell)
+	w := bellOf(r.sub)
 	l.does(w.Subscribed)
 	l.joins(r, JoinQueue)
 	l.refuse(r, -1)
@@ -333,7 +333,7 @@ func TestQueue_HeldMeanwhile_DoesNotLook(t *testing.T) {
 	l.now = w.at
 	l.does(w.AlarmFired)
 	u := new(leaver)
-	u.Port, u.ByNobody = u, true
+	u.Handle, u.ByNobody = u, true
 	l.does(func(rd *Ready) { once.hold.Unlock(&u.Unlock, rd) })
 	l.is(r, Releasing)
 	l.reply(r, Outcome{})
@@ -348,7 +348,7 @@ func TestQueue_Denied_RacesWithoutTheQueue(t *testing.T) {
 		r := l.name()
 		c := l.askAs(r, racer)
 		l.refuse(r, 0)
-		w := r.sub.Port.(*bell)
+		w := bellOf(r.sub)
 		l.does(w.Subscribed)
 		l.joins(r, JoinQueue)
 		if channel {
@@ -444,7 +444,7 @@ func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
 	r := l.name()
 	c := l.askAs(r, queued)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
-	old, owner := r.sub.Port.(*bell), c.owner()
+	old, owner := bellOf(r.sub), c.owner()
 	if !old.listening || old.of != owner {
 		t.Fatalf("%d waits, and listens for %d", owner, old.of)
 	}
@@ -457,7 +457,7 @@ func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
 	l.reply(r, Outcome{Reply: NotOwner})
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
-	w := r.sub.Port.(*bell)
+	w := bellOf(r.sub)
 	if old.listening || !w.listening || w.of != c.owner() || w.of == owner {
 		t.Errorf("%d waits: listens for %d, and %v for %d", c.owner(), w.of, old.listening, owner)
 	}

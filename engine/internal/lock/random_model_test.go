@@ -69,10 +69,11 @@ func (j *journey) do(transition func(rd *Ready)) {
 	if rd.Ended != nil {
 		j.notified = append(j.notified, rd.Ended)
 	}
-	rd.Deliver()
+	j.settle()
+	tell(&rd)
 	j.check()
 	if h := j.r.hold; h != nil {
-		if holder := h.Port.(*tenant); holder.soon {
+		if holder := h.Handle.(*tenant); holder.soon {
 			holder.soon = false
 			j.renew(h.Grant)
 		}
@@ -226,10 +227,10 @@ func (j *journey) check() {
 		if v.hold == nil && (v.tries.Len() > 0 || v.waiters.Len() > 0 && (v.sub == nil || v.sub.Ready())) {
 			j.fail("a request is forgotten")
 		}
-		if v.sub != nil && v.hold == nil && v.waiters.Len() > 0 && v.sub.Port.(*bell).at.Sub(j.now) > 30*time.Second {
+		if v.sub != nil && v.hold == nil && v.waiters.Len() > 0 && bellOf(v.sub).at.Sub(j.now) > 30*time.Second {
 			j.fail("the head sleeps too long")
 		}
-		if v.sub != nil && v.hold == nil && v.waiters.Len() > 0 && v.sub.Port.(*bell).at == 0 {
+		if v.sub != nil && v.hold == nil && v.waiters.Len() > 0 && bellOf(v.sub).at == 0 {
 			j.fail("the head sleeps for ever")
 		}
 	}
@@ -237,7 +238,7 @@ func (j *journey) check() {
 		if v.sub == nil {
 			j.fail("no wait behind a hold")
 		}
-		b := v.sub.Port.(*bell)
+		b := bellOf(v.sub)
 		if v.sub.Ready() && v.Cmd.Action == NoCommand && v.blocked == NotBlocked {
 			j.fail("awake behind a hold")
 		}
@@ -287,13 +288,13 @@ func (j *journey) timers() (next clock.Instant) {
 		}
 		fired := false
 		if w := j.r.sub; w != nil {
-			if b := w.Port.(*bell); due(b.at) {
+			if b := bellOf(w); due(b.at) {
 				b.at, fired = 0, true
 				j.do(w.AlarmFired)
 			}
 		}
 		for d := j.r.compensations; d != nil && !fired; d = d.next {
-			if due(d.Port.(*note).at) {
+			if due(noteOf(d).at) {
 				fired = true
 				j.do(func(rd *Ready) { d.Fired(j.now, rd) })
 			}

@@ -44,7 +44,7 @@ func (j *journey) ask() {
 func (j *journey) unlockOne(i int) {
 	c := j.callers[i]
 	u := new(leaver)
-	u.Port, u.ByNobody = u, j.rnd.IntN(10) == 0
+	u.Handle, u.ByNobody = u, j.rnd.IntN(10) == 0
 	j.leavers = append(j.leavers, u)
 	j.log("caller %d unlocks", i)
 	j.do(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
@@ -169,7 +169,7 @@ func (j *journey) step() {
 	case n == 27:
 		for _, c := range j.callers {
 			if h := c.hold; h != nil && h.IsLive() {
-				x := &Extend{Port: j, Lease: time.Duration(1+j.rnd.IntN(50)) * time.Second}
+				x := &Extend{Handle: j, Lease: time.Duration(1+j.rnd.IntN(50)) * time.Second}
 				j.log("caller %d extends by %v", c.number, x.Lease)
 				var ahead *Extend
 				var err error

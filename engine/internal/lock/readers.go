@@ -127,7 +127,7 @@ func (r *Entry) admitReaders(rd *Ready) bool {
 			r.lastAttempt = HeldHere
 			w := r.ensureSubscription()
 			w.Sleep()
-			w.Port.SetTimer(now.Add(releaseFor))
+			w.setTimer(now.Add(releaseFor))
 			return true
 		}
 		s.turnEnds = now.Add(r.Shard.Config.HandOverFor)

@@ -92,7 +92,6 @@ func (t *Grant) holders() (n int) {
 }
 
 // bellOf is the alarm of an entry.
-func bellOf(r *Entry) *bell { return r.sub.Port.(*bell) }
 
 func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 	t.Parallel()
@@ -201,6 +200,7 @@ func TestReaders_ALossIsThatOfAll(t *testing.T) {
 		b.hold.Bind(ctx)
 		var rd Ready
 		lose(l, c.hold, &rd)
+		l.settle()
 		grant := a.hold.Entry
 		for _, h := range []*tenant{b.hold, c.hold} {
 			if h.IsLive() || h.ended != 1 || h.why == 0 || h.Until() > l.now || !h.finished || h.renewed {
@@ -242,8 +242,8 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		l.waits(c)
 		l.joined(a, once) // it does not wait
 		q := b.res
-		if c.res != q || q.Cmd.Action != NoCommand || bellOf(q).at != l.now.Add(releaseFor) || bellOf(q).listening {
-			t.Fatalf("%+v, until %v", q.View(), bellOf(q).at)
+		if c.res != q || q.Cmd.Action != NoCommand || bellOf(q.sub).at != l.now.Add(releaseFor) || bellOf(q.sub).listening {
+			t.Fatalf("%+v, until %v", q.View(), bellOf(q.sub).at)
 		}
 		if err := b.Blocking(true); !errors.Is(err, lockerr.ErrHeld) {
 			t.Errorf("in its way is %v", err)
@@ -259,7 +259,7 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 			continue
 		}
 		for h := a.hold.Entry.hold; h != nil; h = a.hold.Entry.hold {
-			l.unlock(h.Port.(*tenant))
+			l.unlock(h.Handle.(*tenant))
 			if h.Entry.Cmd.Action == Releasing {
 				break
 			}
@@ -267,8 +267,8 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		began := l.now
 		l.now = l.now.Add(time.Millisecond)
 		l.reply(a.hold.Entry, Outcome{Sent: began})
-		if want := l.now.Add(time.Millisecond + yieldFor); bellOf(q).at != want || q.Cmd.Action != NoCommand {
-			t.Fatalf("it skips no turn: %v, want %v; %+v", bellOf(q).at, want, q.View())
+		if want := l.now.Add(time.Millisecond + yieldFor); bellOf(q.sub).at != want || q.Cmd.Action != NoCommand {
+			t.Fatalf("it skips no turn: %v, want %v; %+v", bellOf(q.sub).at, want, q.View())
 		}
 		l.does(func(rd *Ready) { q.sub.AlarmFired(rd) })
 		l.is(q, Acquiring)
@@ -294,7 +294,7 @@ func TestReaders_WhoComesAsAWriterWaits_IsBehindIt(t *testing.T) {
 	}
 	for range 2 {
 		h := a.hold.Entry.hold
-		l.unlock(h.Port.(*tenant))
+		l.unlock(h.Handle.(*tenant))
 	}
 	l.is(a.hold.Entry, Releasing) // what is behind the writer does not keep it
 	l.reply(a.hold.Entry, Outcome{})
@@ -422,9 +422,10 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	c.hold.Bind(new(notified))
 	var rd Ready
 	u := new(leaver)
-	u.Port = u
+	u.Handle = u
 	c.hold.Unlock(&u.Unlock, &rd)
-	rd.Deliver()
+	l.settle()
+	tell(&rd)
 	if rd.Ended != &c.hold.Hold || u.delivered != 0 || d.hold != nil {
 		t.Fatalf("its contexts are alive: %+v", u)
 	}
@@ -436,7 +437,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 
 	e, f := l.under(b.hold, func(a *Request) { a.Lease = 4 * time.Second }), l.under(b.hold)
 	x := new(Extend)
-	x.Port, x.Lease = settler{}, 8*time.Second
+	x.Handle, x.Lease = settler{}, 8*time.Second
 	l.does(func(rd *Ready) {
 		if ahead, err := e.hold.Extend(x, rd); ahead != nil || err != nil {
 			t.Error(ahead, err)
@@ -490,7 +491,8 @@ func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
 	next.Init(next)
 	next.Kind, next.Parent = reading, &short.hold.Hold
 	grant.Admit(&next.Request, &rd)
-	rd.Deliver()
+	l.settle()
+	tell(&rd)
 	if short.hold.why != LeaseEnded || rd.Ended != &short.hold.Hold {
 		t.Fatalf("%+v", short.hold)
 	}

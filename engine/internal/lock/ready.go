@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
-// Ready are what a transition leaves to be done once the shard's lock is released, in
+// Ready are what a transition leaves to be done once the shard's lock is released, after its Effects, in
 // this order: ending contexts, sending the next command (which may take a lane's lock,
 // write a socket, or complete at once) or handing the name to recovery, letting others go on,
 // and telling callers their results. No user code runs under a lock.
@@ -38,7 +38,7 @@ func (rd *Ready) finish(a *Request, h *Hold, why error) {
 		panic("BUG: engine: acquisition finished twice")
 	}
 	a.state = delivered
-	a.Port.OnResult(h, why)
+	a.res.Shard.emit(Effect{Kind: Verdict, Request: a, Hold: h, Err: why})
 	rd.acquired.Push(&a.place)
 }
 
@@ -52,25 +52,21 @@ func (rd *Ready) finishUnlock(u *Unlock) {
 	rd.lastUnlocked = u
 }
 
-// Deliver tells the callers. No lock is held.
-func (rd *Ready) Deliver() {
-	for {
-		a, ok := rd.acquired.Pop()
-		if !ok {
-			break
-		}
-		a.Port.Deliver() // it may go back to its pool
+// NextRequest takes out the next request whose caller is to be told; ok if there is one.
+func (rd *Ready) NextRequest() (a *Request, ok bool) { return rd.acquired.Pop() }
+
+// NextUnlock is the same for an Unlock; nil if there is none.
+func (rd *Ready) NextUnlock() *Unlock {
+	u := rd.unlocked
+	if u != nil {
+		rd.unlocked = u.next
 	}
-	for u := rd.unlocked; u != nil; {
-		next := u.next
-		u.Port.Deliver()
-		u = next
-	}
+	return u
 }
 
 // Unlock is one call of Unlock or UnlockAsync that waits for the release.
 type Unlock struct {
-	Port    UnlockPort
+	Handle  any  // the driver's
 	Decided bool // Err is the verdict, and on its way; guarded by the shard's lock
 	Err     error
 	// ByNobody: the engine gives back what nobody wants. That is released, not handed over: the
@@ -89,15 +85,15 @@ func (u *Unlock) complete(err error, rd *Ready) {
 // Extend is one Extend under way. Only one of a hold is sent at a time; the next one
 // waits for it and then takes its own turn.
 type Extend struct {
-	Port    ExtendPort
+	Handle  any // the driver's
 	Lease   time.Duration
 	Err     error
 	dropped bool // the caller stopped waiting while the command was out
 	settled bool
 }
 
-// finish gives the result to the caller.
-func (x *Extend) finish(err error) {
+// finishExtend gives the result to the caller.
+func (h *Hold) finishExtend(x *Extend, err error) {
 	x.Err, x.settled = err, true
-	x.Port.OnResult()
+	h.Entry.Shard.emit(Effect{Kind: ExtendResult, Extend: x})
 }

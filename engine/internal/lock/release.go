@@ -55,7 +55,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 	switch {
 	case o.Result == Replied && o.Reply != NotOwner:
 		if o.Reply == NotPublished {
-			r.Shard.NotPublished(r.Name)
+			r.Shard.emit(Effect{Kind: MessageRefused, Entry: r})
 			r.wakeWriter(rd)
 		}
 		r.ended(c, o, rd)
@@ -75,13 +75,13 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 	case o.Result == WrongType:
 		r.releaseFoundNothing(h, KeyOverwritten, rd)
 	case o.Result == RetryLater:
-		r.Shard.Refused(*o)
+		r.noteRefusal(o)
 		h.releaseInDoubt = h.releaseInDoubt || o.Begun && c.Action == Releasing
 		h.more().refusal = o.Err
 		h.boundRelease()
 	case o.Result == Refused && c.Action == Releasing && r.Shard.Phase == Closed:
 		// Nor would a compensation be asked for again: Close need not wait for the lease to end.
-		r.Shard.Refused(*o)
+		r.noteRefusal(o)
 		h.released(h.named(lockerr.Wrap(lockerr.ErrOutcomeUnknown, o.Err)), rd)
 	default: // unknown, or an error after which anything may be
 		if c.Action == Releasing {
@@ -155,7 +155,7 @@ func (h *Hold) completeUnlocks(result error, rd *Ready) {
 // have the hold any more: there is nothing to release after it.
 func (h *Hold) boundRelease() {
 	if h.state == releasing {
-		h.Port.SetTimer(h.releaseBy())
+		h.setTimer(h.releaseBy())
 	}
 }
 
@@ -199,7 +199,7 @@ func (r *Entry) ended(c *Command, o *Outcome, rd *Ready) {
 // released notes that a server has answered the release c.
 func (r *Entry) released(c *Command, o *Outcome) {
 	if c.Action != Decrementing && c.Server != 0 {
-		r.Shard.Released(r, c.Kind, c.Server, c.ID, o.Now, c.minEnd())
+		r.Shard.emit(Effect{Kind: Released, Entry: r, Lock: c.Kind, Server: c.Server, ID: c.ID, At: o.Now, End: c.minEnd()})
 	}
 }
 

@@ -97,7 +97,7 @@ func (r *Entry) compensationReplied(c *Command, o *Outcome) {
 		return
 	}
 	if (o.Result == Refused || o.Result == RetryLater) && !d.ofPlace {
-		r.Shard.Refused(*o)
+		r.noteRefusal(o)
 	}
 	if o.Result == Unknown || o.Result == RetryLater {
 		return // still due

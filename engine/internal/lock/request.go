@@ -18,7 +18,7 @@ import (
 // the server granted it, the grant becomes a compensation. Everything here is guarded by the
 // shard's lock until ended, and belongs to the receiver of the verdict after that.
 type Request struct {
-	Port RequestPort
+	Handle any // the driver's
 
 	res    *Entry // nil until it is admitted
 	Parent *Hold  // re-entry under this hold
@@ -64,18 +64,17 @@ type Extra struct {
 	Origin           *Origin       // the engine's; nil if nobody asked for it
 	Observed         any           // the engine's
 	Asked, Granted   clock.Instant // if it is Observed: when it was admitted, and granted
+	Deadline, Outage any           // the driver's: what ends it by its own time, or when its server is away for too long
 
 	owner  int64 // at the server's queue; see queue.go
 	queued bool  // it has been refused there
 
-	deadline     Deadline // what ends it by its own time
-	outage       Deadline // what ends it when its server is away for too long
-	afterCommand int64    // the id of the command that was out when a was bounded so
-	refusal      error    // why the server has not answered; see last_attempt.go
+	afterCommand int64 // the id of the command that was out when a was bounded so
+	refusal      error // why the server has not answered; see last_attempt.go
 }
 
 // Init makes a ready to be admitted.
-func (a *Request) Init(p RequestPort) { a.Port, a.place.Value = p, a }
+func (a *Request) Init(handle any) { a.Handle, a.place.Value = handle, a }
 
 // More returns what is rare, made if need be.
 func (a *Request) More() *Extra {
@@ -132,24 +131,10 @@ func (a *Request) Drop() { a.state = ended }
 
 // giveUpAt bounds how long a TryLock waits for a connection, or for its turn.
 func (a *Request) giveUpAt(at clock.Instant) {
-	if a.More().deadline == nil {
-		a.Port.GiveUpAt(at)
+	if a.More().Deadline == nil {
+		a.res.Shard.emit(Effect{Kind: GiveUpAt, Request: a, At: at})
 		a.extra.afterCommand = a.res.Cmd.ID
 	}
-}
-
-// SetDeadline notes what ends the request by its own time: Over is called when it has ended.
-func (a *Request) SetDeadline(b Deadline) { a.More().deadline = b }
-
-// SetOutageDeadline is SetDeadline for what ends it when its server is away for too long.
-func (a *Request) SetOutageDeadline(b Deadline) { a.More().outage = b }
-
-// Deadline is what ends the request by its own time; nil if nothing does.
-func (a *Request) Deadline() Deadline {
-	if a.extra == nil {
-		return nil
-	}
-	return a.extra.deadline
 }
 
 // Origin is where a request comes from, for those who look at it: the engine fills it in.

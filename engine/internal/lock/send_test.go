@@ -295,7 +295,7 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 			l.is(r, Acquiring)
 			c, next = next, l.askFenced(r)
 			l.reply(r, Outcome{Token: 2 + i, BatchAnswered: true})
-			if at := r.sub.Port.(*bell).at; at.Sub(l.now) <= yieldMost {
+			if at := bellOf(r.sub).at; at.Sub(l.now) <= yieldMost {
 				t.Errorf("%s: the next one of this process skips a turn, until %v", what, at)
 			}
 		}

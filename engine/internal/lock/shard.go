@@ -3,6 +3,7 @@ package lock
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -26,7 +27,34 @@ type Shard struct {
 	entries map[string]*Entry
 	groups  map[string]*group
 	grouped int      // the entries in groups
+	effects []Effect // of the transitions since the lock was taken
 	free    []*Entry // ready for use again
+}
+
+// Port is what a transition asks for while it decides: the time, chance, objects that the driver
+// has more to, and the state of a lane. What it has done is an Effect, or in its Ready. The methods are called
+// under the shard's lock. They do not block, run no code of a user, and do not call back.
+type Port interface {
+	// Now is the time, Stamp the time of a moment ago, which costs less.
+	Now() clock.Instant
+	Stamp() clock.Instant
+	// Draw returns a random part of d.
+	Draw(d time.Duration) time.Duration
+	// NewID returns the number of an owner, which nobody can guess and none has had.
+	NewID() int64
+
+	// NewHold makes a hold for an entry: another one of the grant of a hold, or with a grant of its own if
+	// that is nil.
+	NewHold(r *Entry, of *Hold) *Hold
+	NewSubscription() *Subscription
+
+	// Lane reports whether the lane of a route has a connection, and what keeps it from having one.
+	Lane(route uint64) (up bool, trouble error)
+	// ServerOf names the server of a route, as long as that matters; else it is 0.
+	ServerOf(route uint64) ServerID
+
+	// LossError is the error of a hold that was lost.
+	LossError(kind uint8, name string, why Loss) error
 }
 
 // Phase is how far the end of an engine has come.
@@ -135,9 +163,11 @@ func (s *Shard) remove(r *Entry) {
 	} else {
 		s.leaveGroup(r)
 	}
-	if s.Phase != Open && s.Len() == 0 {
-		s.Emptied()
-	}
+	s.emit(Effect{Kind: Removed, Entry: r})
+}
+
+// recycle lets an entry serve another name, after everything of this one.
+func (s *Shard) recycle(r *Entry) {
 	r.Name = "" // it may be long
 	if r.Pinned || len(s.free) == maxFree {
 		return

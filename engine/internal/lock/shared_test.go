@@ -45,7 +45,7 @@ func TestAPermitIsInNobodysWay(t *testing.T) {
 	// Each is released by itself.
 	for _, c := range callers {
 		u := new(leaver)
-		u.Port = u
+		u.Handle = u
 		sent := l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 		if sent != c.hold.Entry || sent.Cmd.Action != Releasing || sent.Cmd.ID != c.hold.ID {
 			t.Fatalf("%+v", sent)
@@ -64,7 +64,7 @@ func TestAWaiterForPermitsLooksNowAndThen(t *testing.T) {
 	r := l.name()
 	l.wantPermits(r, 1, false)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Hour})
-	w := r.sub.Port.(*bell)
+	w := bellOf(r.sub)
 	if !w.listening {
 		t.Fatal("it does not listen")
 	}

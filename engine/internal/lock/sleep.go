@@ -31,7 +31,7 @@ func (r *Entry) refusedFor(c *Command, o *Outcome) {
 	}
 	// The answer may have lain unread, in a process that was paused, say: the server counts since
 	// it gave it, soon after the command was sent.
-	w.Port.SetTimer(min(o.Now.Add(d), o.Sent.Add(d+waitq.Poll)))
+	w.setTimer(min(o.Now.Add(d), o.Sent.Add(d+waitq.Poll)))
 }
 
 // How long a head sleeps at most. A release may be silent: the key was deleted by hand, or evicted;
@@ -93,7 +93,7 @@ func (w *Subscription) sleepBehindHold(h *Hold) {
 	w.Sleep()
 	if d := w.longestSleep(); !h.watched() || d < w.res.Shard.Config.Lease/3 {
 		now := w.res.Shard.Stamp()
-		w.Port.SetTimer(now.Add(h.untilVerify(now, d)))
+		w.setTimer(now.Add(h.untilVerify(now, d)))
 	}
 }
 
@@ -112,11 +112,11 @@ func (w *Subscription) verify() {
 	}
 	if d := h.untilVerify(now, verifyEvery); d > 0 {
 		w.Sleep()
-		w.Port.SetTimer(now.Add(d))
+		w.setTimer(now.Add(d))
 		return
 	}
 	h.verifiedAt = milliseconds(now)
-	h.Port.Renew(RenewSoon, 0)
+	h.renew(RenewSoon, 0)
 }
 
 // untilVerify is how long it takes until the latest look at the grant, or its grant, is d ago.
@@ -151,7 +151,7 @@ func (r *Entry) finishTransition() {
 	}
 	if r.blocked == Disconnected { // an outage may last, and names be used once
 		r.unblockForGood()
-		r.Shard.Unstalled(r)
+		r.Shard.emit(Effect{Kind: Unstalled, Entry: r})
 	}
 	r.Shard.remove(r)
 }

@@ -17,7 +17,7 @@ import (
 type Subscription struct {
 	waitq.HeadWait
 	turnEnds shortInstant // see handover.go
-	Port     SubscriptionPort
+	Handle   any          // the driver's
 	res      *Entry
 	stage    queueStage
 	kind     uint8 // of the queue
@@ -62,7 +62,7 @@ func (r *Entry) headKind() (kind uint8, polls bool) {
 func (w *Subscription) listen() {
 	if kind, polls := w.res.headKind(); !polls && w.Listen() {
 		w.own = w.res.Shard.Traits[kind].Waiting == Queueing
-		w.Port.Listen(w.res, kind, w.res.First().owner())
+		w.res.Shard.emit(Effect{Kind: Listen, Subscription: w, Lock: kind, ID: w.res.First().owner()})
 	}
 }
 
@@ -74,14 +74,14 @@ const movingPoll = 100 * time.Millisecond
 func (r *Entry) linger() {
 	w := r.sub
 	if !w.Listening() && !w.listensForCalls() || w.own || r.member != 0 || r.Shard.closing() {
-		w.Port.SetTimer(0)
+		w.setTimer(0)
 		w.end()
 		return
 	}
 	if !w.linger {
 		w.Reset()
 		w.linger = true
-		w.Port.SetTimer(r.Shard.Now().Add(LingerFor))
+		w.setTimer(r.Shard.Now().Add(LingerFor))
 	}
 }
 
@@ -89,14 +89,14 @@ func (r *Entry) linger() {
 func (w *Subscription) stopLingering() {
 	if w != nil && w.linger {
 		w.linger = false
-		w.Port.SetTimer(0)
+		w.setTimer(0)
 	}
 }
 
 // unlisten gives the channel of releases up.
 func (w *Subscription) unlisten() {
 	if w.Listening() {
-		w.Port.Unlisten()
+		w.effect(Unlisten)
 		w.Unlisten()
 	}
 }
@@ -106,7 +106,7 @@ func (w *Subscription) end() {
 	w.over = true
 	w.unlisten()
 	if w.listensForCalls() {
-		w.Port.UnlistenForCalls()
+		w.effect(UnlistenForCalls)
 	}
 	w.res.sub = nil
 }

@@ -24,7 +24,7 @@ func TestHold_OfAMonth_IsLookedAt(t *testing.T) {
 			h.validUntil.Store(int64(l.now.Add(20 * time.Second))) // it has been renewed all the time
 		}
 		l.ask(r, false)
-		w := r.sub.Port.(*bell)
+		w := bellOf(r.sub)
 		l.does(r.sub.Subscribed)
 		rings := 0
 		for end := l.now.Add(time.Minute); l.now < end && !h.soon && w.at != 0; rings++ {
@@ -86,7 +86,7 @@ func TestUnlock_SlotMoves_IsRepeatedWithin100ms(t *testing.T) {
 	c := l.ask(r, false)
 	l.reply(r, Outcome{})
 	u := new(leaver)
-	u.Port = u
+	u.Handle = u
 	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
 	for i := range 10 {
 		l.is(r, Releasing)
@@ -117,7 +117,7 @@ func TestWait_LooksASecond_AreBounded(t *testing.T) {
 			l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 			l.reply(r, Outcome{})
 			l.askAs(r, kind)
-			w := r.sub.Port.(*bell)
+			w := bellOf(r.sub)
 			if kind == 0 {
 				l.does(r.sub.Subscribed)
 			}
@@ -154,7 +154,7 @@ func TestWait_BeginsWhileContextsEnd_SleepIsBounded(t *testing.T) {
 		h := a.hold
 		h.Bind(ender{})
 		u := new(leaver)
-		u.Port = u
+		u.Handle = u
 		var ended *Hold
 		l.does(func(rd *Ready) { h.Unlock(&u.Unlock, rd); ended = rd.Ended })
 		b := l.ask(r, false)
@@ -163,7 +163,7 @@ func TestWait_BeginsWhileContextsEnd_SleepIsBounded(t *testing.T) {
 		if b.hold == nil || c.hold != nil {
 			t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.Action)
 		}
-		w := r.sub.Port.(*bell)
+		w := bellOf(r.sub)
 		if at := w.at; at == 0 || at.Sub(l.now) > time.Second {
 			t.Errorf("the second waiter sleeps behind the hold of the first, with no confirmed channel: the alarm is at %v (0: none), %+v", at, r.View())
 		}
@@ -185,7 +185,7 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	h := a.hold
 	h.Bind(ender{})
 	u := new(leaver)
-	u.Port = u
+	u.Handle = u
 	var ended *Hold
 	l.does(func(rd *Ready) { h.Unlock(&u.Unlock, rd); ended = rd.Ended })
 	b := l.ask(r, false)
@@ -194,7 +194,7 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	if b.hold == nil || c.hold != nil {
 		t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.Action)
 	}
-	w := r.sub.Port.(*bell)
+	w := bellOf(r.sub)
 	if at := w.at; at == 0 || at.Sub(l.now) > LongestSleepMissed {
 		t.Errorf("the second waiter sleeps behind the hold of the first: the alarm is at %v (0: none), %+v; renewals come every %v", at, r.View(), l.cfg.Lease/3)
 	}

@@ -67,7 +67,8 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 	var rd Ready
 	o := Outcome{Sent: l.now, Now: l.now}
 	r.Replied(&o, &rd)
-	rd.Deliver()
+	l.settle()
+	tell(&rd)
 	if rd.AdvanceReaders != r || rd.Send != nil || r.Blocked() != YieldingToReaders {
 		t.Fatalf("the readers do not come first: %+v", r.View())
 	}
@@ -136,7 +137,7 @@ func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
 	w := l.ask(r, false)
 	l.reply(r, Outcome{})
 	reader := l.ask(cell, false)
-	if v := r.View(); !v.Waits || !r.sub.Port.(*bell).listening {
+	if v := r.View(); !v.Waits || !bellOf(r.sub).listening {
 		t.Fatalf("it does not listen: %+v", v)
 	}
 	l.does(func(rd *Ready) { r.sub.Subscribed(rd) })
@@ -161,7 +162,7 @@ func TestReadersBehindAWriterThatMayNotListenFail(t *testing.T) {
 	w := l.ask(r, false)
 	l.reply(r, Outcome{})
 	reader := l.ask(cell, false)
-	bell := r.sub.Port.(*bell)
+	bell := bellOf(r.sub)
 	bell.listening = false // as the server says
 	var rd Ready
 	r.sub.ChannelRefused("channel", errors.New("NOPERM"), &rd)
@@ -191,7 +192,7 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	}
 	first, next := l.ask(r, false), l.ask(r, false)
 	l.reply(r, Outcome{}) // that has left, and the writer was sooner than the reader
-	alarm := cell.sub.Port.(*bell)
+	alarm := bellOf(cell.sub)
 	l.does(func(rd *Ready) { cell.sub.OnMessage(rd) })
 	l.is(cell, Acquiring)
 	l.reply(cell, Outcome{Reply: HeldByOther, TTL: time.Hour})

@@ -33,14 +33,6 @@ func (a *Request) end() {
 	if r.Cmd.req == a {
 		r.Cmd.req = nil // an orphan now
 	}
-	if a.extra != nil && a.extra.deadline != nil {
-		a.extra.deadline.Over()
-		a.extra.deadline = nil
-	}
-	if a.extra != nil && a.extra.outage != nil {
-		a.extra.outage.Over()
-		a.extra.outage = nil
-	}
 	r.Shard.Count.Pending--
 }
 
@@ -99,14 +91,14 @@ func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 	var h *Hold
 	fixed, lease := a.Lease != 0, a.firstLease()
 	if a.Parent == nil {
-		h = r.Shard.NewGrant(r)
+		h = r.Shard.NewHold(r, nil)
 		h.Grant.begin(r, a, id, o.Now)
 		h.count = 1
 		if o.Token != 0 {
 			h.more().token = o.Token
 		}
 	} else {
-		h = r.Shard.NewHold(a.Parent)
+		h = r.Shard.NewHold(r, a.Parent)
 		h.Parent, h.count, h.inheritsLease = a.Parent, a.Parent.count+1, !fixed
 	}
 	h.Name, h.since = a.Name(), milliseconds(o.Now)
@@ -137,10 +129,10 @@ func (h *Hold) begin(a *Request, now clock.Instant) {
 		x.minEnd = max(x.minEnd, now.Add(l.MinHold))
 	}
 	if h.watched() {
-		h.Port.Renew(RenewFirst, now)
+		h.renew(RenewFirst, now)
 	}
 	if at := h.timeOut(); at != 0 {
-		h.Port.SetTimer(at)
+		h.setTimer(at)
 	}
 }
 

@@ -1,0 +1,127 @@
+package lock
+
+import "github.com/pawl-lock/pawl/internal/clock"
+
+// Effect is one thing that a transition has the driver do before it gives the shard's lock back. It
+// neither blocks nor calls back. The effects of all transitions under one hold of the lock are one list, in
+// their order: see Shard.Effects. What may block, send or call a user is in a Ready, and comes after the lock.
+//
+// Of the fields, only those that a kind names are set.
+type Effect struct {
+	Kind   EffectKind
+	Lock   uint8 // the kind of lock
+	Loss   Loss
+	When   Renewal
+	Server ServerID
+
+	Entry        *Entry
+	Hold         *Hold
+	Request      *Request
+	Subscription *Subscription
+	Compensation *Compensation
+	Extend       *Extend
+
+	ID      int64 // an owner's
+	At, End clock.Instant
+	Err     error
+}
+
+// EffectKind is what is to be done.
+type EffectKind uint8
+
+// The kinds. A timer is set to At instead of any other instant, or never fires if that is 0.
+const (
+	HoldTimer         EffectKind = iota // Hold, At: it calls Fired
+	SubscriptionTimer                   // Subscription, At: it calls AlarmFired
+	CompensationTimer                   // Compensation, At: it calls Fired
+	Pause                               // Entry, At: PauseOver is called then
+	GiveUpAt                            // Request, At: it is cancelled then, unless it has ended or has a deadline
+	Renew                               // Hold, When, At (now): the place of its grant among the renewals
+
+	Listen           // Subscription, Lock, ID: subscribe to the channel of the name, or of the owner if the kind queues owners
+	Unlisten         // Subscription: give that up
+	ListenForCalls   // Subscription, Lock: subscribe to the channel on which this engine is called to the front of the queue
+	UnlistenForCalls // Subscription: give that up
+
+	Verdict      // Request, Hold, Err: it has its verdict; its deadlines end, and Ready has it next
+	ExtendResult // Extend: it has its verdict
+	Ended        // Hold, Loss: it is not live any more; it was released (0) or lost
+	Lost         // Hold, Loss: it was lost, and not only with its outer hold
+	CloseDone    // Hold: its contexts have ended, and everybody may know
+
+	Released       // Entry, Lock, Server, ID, At, End: that server has answered the release of an owner, whose MinHold ends at End
+	MessageRefused // Entry: the server has refused the message of a release
+	ReleaseRefused // Err: the server has refused a release for good
+	ReleaseDelayed // Err: and for now
+	Unstalled      // Entry: recovery lists it, and it has nothing to send any more
+	Removed        // Entry: nothing is left of it
+)
+
+// Renewal is when a grant is renewed next.
+type Renewal uint8
+
+// The choices.
+const (
+	RenewFirst  Renewal = iota // for the first time
+	RenewNext                  // a third of a lease later
+	RenewSoon                  // now, together with others
+	RenewNoMore                // its hold is over
+)
+
+// maxEffects bounds the room that a shard keeps for its effects.
+const maxEffects = 64
+
+// Effects are what the transitions since the lock was taken have the driver do before it gives the lock back. It
+// does them in this order, and then calls Applied.
+func (s *Shard) Effects() []Effect { return s.effects }
+
+// Applied is called when the effects were done.
+func (s *Shard) Applied() {
+	for i := range s.effects {
+		if e := &s.effects[i]; e.Kind == Removed {
+			s.recycle(e.Entry)
+		}
+	}
+	if cap(s.effects) > maxEffects {
+		s.effects = nil
+		return
+	}
+	clear(s.effects)
+	s.effects = s.effects[:0]
+}
+
+func (s *Shard) emit(e Effect) { s.effects = append(s.effects, e) }
+
+func (h *Hold) setTimer(at clock.Instant) {
+	h.Entry.Shard.emit(Effect{Kind: HoldTimer, Hold: h, At: at})
+}
+
+func (w *Subscription) setTimer(at clock.Instant) {
+	w.res.Shard.emit(Effect{Kind: SubscriptionTimer, Subscription: w, At: at})
+}
+
+func (d *Compensation) setTimer(at clock.Instant) {
+	d.Entry.Shard.emit(Effect{Kind: CompensationTimer, Compensation: d, At: at})
+}
+
+func (h *Hold) renew(when Renewal, now clock.Instant) {
+	h.Entry.Shard.emit(Effect{Kind: Renew, Hold: h, When: when, At: now})
+}
+
+// effect is Ended, Lost or CloseDone.
+func (h *Hold) effect(kind EffectKind, why Loss) {
+	h.Entry.Shard.emit(Effect{Kind: kind, Hold: h, Loss: why})
+}
+
+func (w *Subscription) effect(kind EffectKind) {
+	w.res.Shard.emit(Effect{Kind: kind, Subscription: w, Lock: w.kind})
+}
+
+// noteRefusal tells that the server has refused a release, for good or for now.
+func (r *Entry) noteRefusal(o *Outcome) {
+	kind := ReleaseRefused
+	if o.Result == RetryLater {
+		kind = ReleaseDelayed
+	}
+	r.Shard.emit(Effect{Kind: kind, Err: o.Err})
+}
