@@ -107,7 +107,6 @@ func (h *lockHold) unlock(ctx context.Context) error {
 
 func (h *lockHold) unlockAsync(byUser bool) *Future[struct{}] {
 	u := h.home().newUnlocking(true)
-	u.ByNobody = !byUser
 	if h.release(u, byUser) {
 		u.fut.onComplete(func(_ struct{}, err error) { h.observed().released(err, false) })
 	}
@@ -318,8 +317,11 @@ func (h *lockHold) release(u *unlocking, byUser bool) (ends bool) {
 	var rd lock.Ready
 	o := h.observed()
 	h.Shard().Lock()
-	ends = byUser && o.claim()
-	h.Unlock(&u.Unlock, &rd)
+	if ends = byUser && o.claim(); byUser {
+		h.Unlock(&u.Unlock, &rd)
+	} else {
+		h.GiveBack(&u.Unlock, &rd)
+	}
 	if ends {
 		o.releasedAtOnce = u.Decided
 		defer o.reportHoldEnd() // when the release was sent, even if a context of the user's panics

@@ -53,8 +53,7 @@ func (h *Hold) Unlock(u *Unlock, rd *Ready) {
 			h.leaveBy = h.Until() // it changes a number that nothing depends on
 		}
 		h.end(lockerr.ErrReleased, 0, now, rd)
-		h.state, h.mustRelease = releasing, h.mustRelease || u.ByNobody
-		h.child = nil
+		h.state, h.child = releasing, nil
 		if h.extra != nil {
 			h.extra.refusal = nil
 		}
@@ -67,6 +66,13 @@ func (h *Hold) Unlock(u *Unlock, rd *Ready) {
 		u.complete(h.UnlockResult(), rd)
 		h.Entry.advanceAfterEnd(rd) // check may have ended h, or what it was a re-entry of
 	}
+}
+
+// GiveBack is the Unlock of what nobody wants. That is released, not handed over: the next one may not
+// want it either, and so on, all in one call on an event loop.
+func (h *Hold) GiveBack(u *Unlock, rd *Ready) {
+	h.mustRelease = true
+	h.Unlock(u, rd)
 }
 
 // Extend has x sent. If another is ahead of it, which is returned, x must be started

@@ -420,8 +420,8 @@ func TestWhatTheEngineGivesBackIsReleased(t *testing.T) {
 	l.reply(r, Outcome{})
 	next := l.ask(r, false)
 	u := new(leaver)
-	u.Handle, u.ByNobody = u, true
-	l.does(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
+	u.Handle = u
+	l.does(func(rd *Ready) { c.hold.GiveBack(&u.Unlock, rd) })
 	l.is(r, Releasing)
 	if next.hold != nil {
 		t.Errorf("%+v", next)

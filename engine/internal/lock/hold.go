@@ -34,7 +34,7 @@ type Hold struct {
 	state         holdState
 	ended         bool         // it was released or lost
 	inheritsLease bool         // a child without a lease of its own: its parent's time counts
-	mustRelease   bool         // its grant is released, not handed over: see renewable, lengthens and Unlock.ByNobody
+	mustRelease   bool         // its grant is released, not handed over: see renewable, lengthens and GiveBack
 	place         int32        // in Grant.joined; -1: it has left
 	since         shortInstant // its grant, or when it took over
 

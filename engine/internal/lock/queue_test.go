@@ -333,8 +333,8 @@ func TestQueue_HeldMeanwhile_DoesNotLook(t *testing.T) {
 	l.now = w.at
 	l.does(w.AlarmFired)
 	u := new(leaver)
-	u.Handle, u.ByNobody = u, true
-	l.does(func(rd *Ready) { once.hold.Unlock(&u.Unlock, rd) })
+	u.Handle = u
+	l.does(func(rd *Ready) { once.hold.GiveBack(&u.Unlock, rd) })
 	l.is(r, Releasing)
 	l.reply(r, Outcome{})
 	l.joins(r, JoinQueue)

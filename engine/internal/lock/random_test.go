@@ -44,10 +44,14 @@ func (j *journey) ask() {
 func (j *journey) unlockOne(i int) {
 	c := j.callers[i]
 	u := new(leaver)
-	u.Handle, u.ByNobody = u, j.rnd.IntN(10) == 0
+	u.Handle = u
+	unlock := c.hold.Unlock
+	if j.rnd.IntN(10) == 0 {
+		unlock = c.hold.GiveBack
+	}
 	j.leavers = append(j.leavers, u)
 	j.log("caller %d unlocks", i)
-	j.do(func(rd *Ready) { c.hold.Unlock(&u.Unlock, rd) })
+	j.do(func(rd *Ready) { unlock(&u.Unlock, rd) })
 }
 
 func (j *journey) answer(calm bool) {

@@ -69,10 +69,7 @@ type Unlock struct {
 	Handle  any  // the driver's
 	Decided bool // Err is the verdict, and on its way; guarded by the shard's lock
 	Err     error
-	// ByNobody: the engine gives back what nobody wants. That is released, not handed over: the
-	// next one may not want it either, and so on, all in one call on an event loop.
-	ByNobody bool
-	next     *Unlock // of its hold, and then of a Ready
+	next    *Unlock // of its hold, and then of a Ready
 }
 
 // complete gives the verdict; the caller holds the shard's lock. From here on the
