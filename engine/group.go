@@ -334,7 +334,7 @@ func (u *groupUnlock) result(cause error) error {
 		h := u.of[i]
 		h.Shard().Lock()
 		switch {
-		case one.Decided:
+		case one.Decided():
 			errs[i] = one.Err
 		case h.IsOver(): // lost: its release has not been asked for yet
 			errs[i] = h.UnlockResult()

@@ -323,7 +323,7 @@ func (h *lockHold) release(u *unlocking, byUser bool) (ends bool) {
 		h.GiveBack(&u.Unlock, &rd)
 	}
 	if ends {
-		o.releasedAtOnce = u.Decided
+		o.releasedAtOnce = u.Decided()
 		defer o.reportHoldEnd() // when the release was sent, even if a context of the user's panics
 	}
 	h.Shard().Unlock()
@@ -364,7 +364,7 @@ func (u *unlocking) ctxEnded(ctx context.Context, h *lockHold) {
 		}
 	}
 	h.Shard().Lock()
-	waiting := !u.Decided
+	waiting := !u.Decided()
 	if waiting {
 		u.Err = h.StopAwaiting(&u.Unlock, cause)
 	}

@@ -22,14 +22,14 @@ func (h *Hold) extendable() error {
 //	Extend(60 s) takes the place
 //	reply to the first: the second would get it
 func (h *Hold) StopExtending(x *Extend, cause error) error {
-	if x.settled {
+	if x.state == settled {
 		return x.Err
 	}
 	if err := h.extendable(); err != nil {
 		return err // it waited for its turn, which never came; ctx may have ended with the hold
 	}
 	if cmd := &h.Entry.Cmd; cmd.Action == Extending && cmd.hold == h && h.extra.extend == x {
-		x.dropped = true
+		x.state = abandoned
 	} else if h.extra.extend == x {
 		h.extra.extend = nil
 		h.finishExtend(x, nil) // for the one that waits behind it, which takes its turn
@@ -60,7 +60,7 @@ func (r *Entry) extendReplied(c *Command, o *Outcome, rd *Ready) {
 		h.setTimer(h.timeOut())
 	case o.Result == Refused:
 		err = o.Err
-	case !x.dropped:
+	case x.state == pending:
 		h.extra.refusal = o.Err
 		return // harmless to repeat: next sends it again
 	}

@@ -181,7 +181,7 @@ func (j *journey) step() {
 				if ahead == nil && err == nil {
 					j.extends = append(j.extends, x)
 				}
-				if j.rnd.IntN(3) == 0 && !x.settled && h.extra != nil && h.extra.extend == x {
+				if j.rnd.IntN(3) == 0 && x.state != settled && h.extra != nil && h.extra.extend == x {
 					_ = h.StopExtending(x, context.Canceled)
 				}
 				break
@@ -322,7 +322,7 @@ func (j *journey) finish() {
 		}
 	}
 	for i, x := range j.extends {
-		if !x.settled {
+		if x.state != settled {
 			j.fail("Extend %d", i)
 		}
 	}

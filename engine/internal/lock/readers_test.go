@@ -443,7 +443,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 			t.Error(ahead, err)
 		}
 	})
-	if !x.settled || x.Err != nil || e.hold.Until() < l.now.Add(6*time.Second) || e.hold.alarm != e.hold.Until() {
+	if x.state != settled || x.Err != nil || e.hold.Until() < l.now.Add(6*time.Second) || e.hold.alarm != e.hold.Until() {
 		t.Errorf("%+v, until %v", x, e.hold.Until())
 	}
 	l.now = l.now.Add(9 * time.Second)

@@ -66,31 +66,42 @@ func (rd *Ready) NextUnlock() *Unlock {
 
 // Unlock is one call of Unlock or UnlockAsync that waits for the release.
 type Unlock struct {
-	Handle  any  // the driver's
-	Decided bool // Err is the verdict, and on its way; guarded by the shard's lock
-	Err     error
-	next    *Unlock // of its hold, and then of a Ready
+	Handle any // the driver's
+	Err    error
+	state  callState
+	next   *Unlock // of its hold, and then of a Ready
 }
+
+// callState is how far an Unlock or an Extend has come. It is guarded by the shard's lock.
+type callState uint8
+
+const (
+	pending   callState = iota
+	abandoned           // an Extend whose caller stopped waiting while the command was out
+	settled             // Err is the verdict, and on its way
+)
+
+// Decided reports whether Err is the verdict. The shard's lock is held.
+func (u *Unlock) Decided() bool { return u.state == settled }
 
 // complete gives the verdict; the caller holds the shard's lock. From here on the
 // waiting goroutine takes it and nothing else.
 func (u *Unlock) complete(err error, rd *Ready) {
-	u.Err, u.Decided = err, true
+	u.Err, u.state = err, settled
 	rd.finishUnlock(u)
 }
 
 // Extend is one Extend under way. Only one of a hold is sent at a time; the next one
 // waits for it and then takes its own turn.
 type Extend struct {
-	Handle  any // the driver's
-	Lease   time.Duration
-	Err     error
-	dropped bool // the caller stopped waiting while the command was out
-	settled bool
+	Handle any // the driver's
+	Lease  time.Duration
+	Err    error
+	state  callState
 }
 
 // finishExtend gives the result to the caller.
 func (h *Hold) finishExtend(x *Extend, err error) {
-	x.Err, x.settled = err, true
+	x.Err, x.state = err, settled
 	h.Entry.Shard.emit(Effect{Kind: ExtendResult, Extend: x})
 }

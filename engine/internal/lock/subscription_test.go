@@ -99,7 +99,7 @@ func TestUnlock_SlotMoves_IsRepeatedWithin100ms(t *testing.T) {
 	}
 	l.is(r, Releasing)
 	l.reply(r, Outcome{Reply: NotOwner})
-	if u.Err != nil || !u.Decided {
+	if u.Err != nil || !u.Decided() {
 		t.Error(u.Err)
 	}
 }
