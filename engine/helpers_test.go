@@ -285,7 +285,7 @@ func report(t testing.TB, e *Engine) {
 		sh.Lock()
 		for _, r := range sh.Locks.All() {
 			v := r.View()
-			states[fmt.Sprintf("cmd %d held %d wait %v hold %v waiters %v", v.What, v.Held, v.Waits, v.Hold, v.Waiters > 0)]++
+			states[fmt.Sprintf("cmd %d held %d head %q hold %v waiters %v", v.What, v.Held, v.Head, v.Depth > 0, v.Waiters > 0)]++
 		}
 		sh.Unlock()
 	}
@@ -442,7 +442,7 @@ func (e *Engine) sleepsOnMessagesForTest(name string) bool {
 		return false
 	}
 	v := r.View()
-	return v.Asleep && v.Confirmed && v.What == lock.NoCommand
+	return v.Head == lock.Asleep && v.Channel == lock.Heard && v.What == lock.NoCommand
 }
 
 func alive(contexts []context.Context) (n int) {

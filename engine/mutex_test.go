@@ -100,7 +100,7 @@ func TestFencedMutex_WaitersOfOneProcess_TokensRise(t *testing.T) {
 		futures = append(futures, m.LockAsync(ctxT(t)))
 	}
 	last, owners, before := int64(0), make(map[string]bool), uint64(0)
-	eventually(t, "the first has it", func() bool { return viewOf(e, "x").Hold })
+	eventually(t, "the first has it", func() bool { return viewOf(e, "x").Depth > 0 })
 	before = e.Stats().Commands
 	for _, f := range futures { // first come, first served
 		h, err := f.Await(ctxT(t))
@@ -153,7 +153,7 @@ func TestMutex_UnlockWithALocalWaiter_SendsNothing(t *testing.T) {
 		waiting = append(waiting, m.LockAsync(ctxT(t)))
 	}
 	// The confirmation has the hold looked at, once, within a quantum of the renewals.
-	eventually(t, "the channel is confirmed", func() bool { return viewOf(e, "x").Confirmed && e.Stats().Renewed > 0 })
+	eventually(t, "the channel is confirmed", func() bool { return viewOf(e, "x").Channel == lock.Heard && e.Stats().Renewed > 0 })
 	before := e.Stats().Commands
 	for i, f := range waiting {
 		mustUnlock(t, h)
@@ -236,7 +236,7 @@ func TestSpinMutex_BesideAMutexOfItsName_WaitsInOneQueue(t *testing.T) {
 	first, second := e.Mutex("y").LockAsync(ctxT(t)), e.SpinMutex("y").LockAsync(ctxT(t))
 	eventually(t, "the first is subscribed and asleep", func() bool {
 		v := viewOf(e, "y")
-		return v.Confirmed && v.Asleep
+		return v.Channel == lock.Heard && v.Head == lock.Asleep
 	})
 	first.Abandon()
 	eventually(t, "it is gone", func() bool { return e.Stats().Waiting == 1 })
@@ -261,7 +261,7 @@ func TestMutex_HandedOverByASpinMutex_AnnouncesItsRelease(t *testing.T) {
 	next, far := e.Mutex("x").LockAsync(ctxT(t)), other.Mutex("x").LockAsync(ctxT(t))
 	eventually(t, "the other process listens and sleeps", func() bool {
 		v := viewOf(other, "x")
-		return v.Confirmed && v.Asleep
+		return v.Channel == lock.Heard && v.Head == lock.Asleep
 	})
 	both := []*Future[*Hold]{next, far} // mostly in this order, but the grant may not be handed over
 	for _, f := range both {
@@ -425,7 +425,7 @@ func asleep(e *Engine, name string) bool {
 	sh.Lock()
 	defer sh.Unlock()
 	r := sh.Locks.Find(name)
-	return r != nil && r.View().Confirmed && r.View().Asleep
+	return r != nil && r.View().Channel == lock.Heard && r.View().Head == lock.Asleep
 }
 
 // A reader that is dead keeps a writer out no longer than its lease, even if others read.

@@ -56,7 +56,7 @@ func (t *Table) EndHolds() {
 // LoseHolds ends the holds of a name, for that reason, and returns how many there were: a test does.
 func (t *Table) LoseHolds(name string, why lock.Loss) (n int) {
 	t.Each(func(r *lock.Entry, rd *lock.Ready) {
-		if r.Name == name && r.View().Hold {
+		if r.Name == name && r.View().Depth > 0 {
 			n++
 			r.LoseHold(why, rd)
 		}

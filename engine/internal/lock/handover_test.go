@@ -333,7 +333,7 @@ func TestAfterTheLastHandOverTheSubscriptionLingers(t *testing.T) {
 	l.reply(r, Outcome{})
 	next := l.ask(r, false)
 	l.unlock(c.hold)
-	if v := r.View(); !v.Lingers || next.hold == nil {
+	if v := r.View(); v.Head != Lingers || next.hold == nil {
 		t.Errorf("%+v", v)
 	}
 	w := bellOf(r.sub)

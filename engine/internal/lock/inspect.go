@@ -115,20 +115,40 @@ type View struct {
 	Held          Blocked
 	LastAttempt   LastAttempt
 	Refusals      uint8 // in a row
-	Hold          bool
+	Depth         int   // of the hold; 0: there is none
 	Waiters       int
 	Attempts      uint16 // of the first of them
 	Compensations int
 	InDoubt       int64 // the owner of the latest compensation
-	Waits         bool  // there is a subscription
-	Asleep        bool  // and its head sleeps
-	Confirmed     bool  // and the server has confirmed the subscription
-	Lingers       bool
+	Head          HeadView
+	Channel       ChannelView
 }
+
+// HeadView is what the head of a subscription does; "" without a subscription.
+type HeadView string
+
+// The states.
+const (
+	Awake   HeadView = "awake" // its head tries, or may
+	Asleep  HeadView = "asleep"
+	Lingers HeadView = "lingers" // there is none
+)
+
+// ChannelView is what is known of the channel of releases; "": it is not asked for.
+type ChannelView string
+
+// The states.
+const (
+	Asked ChannelView = "asked"
+	Heard ChannelView = "heard" // the server has confirmed the subscription
+)
 
 // View is called under the shard's lock.
 func (r *Entry) View() View {
-	v := View{What: r.Cmd.Action, Held: r.blocked, LastAttempt: r.lastAttempt, Refusals: r.refused, Hold: r.hold != nil, Waiters: r.waiters.Len()}
+	v := View{What: r.Cmd.Action, Held: r.blocked, LastAttempt: r.lastAttempt, Refusals: r.refused, Waiters: r.waiters.Len()}
+	if r.hold != nil {
+		v.Depth = r.hold.Depth()
+	}
 	if a, ok := r.waiters.Front(); ok {
 		v.Attempts = a.Attempts
 	}
@@ -138,8 +158,21 @@ func (r *Entry) View() View {
 	if r.compensations != nil {
 		v.InDoubt = r.compensations.ID
 	}
-	if w := r.sub; w != nil {
-		v.Waits, v.Asleep, v.Confirmed, v.Lingers = true, !w.Ready(), w.Hears(), w.linger
+	switch w := r.sub; {
+	case w == nil:
+	case w.linger:
+		v.Head = Lingers
+	case w.Ready():
+		v.Head = Awake
+	default:
+		v.Head = Asleep
+	}
+	switch w := r.sub; {
+	case w == nil || !w.Listening():
+	case w.Hears():
+		v.Channel = Heard
+	default:
+		v.Channel = Asked
 	}
 	return v
 }

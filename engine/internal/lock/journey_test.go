@@ -103,7 +103,7 @@ func TestAMessageBeforeTheRefusalIsReadWakesTheHead(t *testing.T) {
 	l.ask(r, false)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
 	w := bellOf(r.sub)
-	if v := r.View(); !v.Asleep || !w.listening || w.at == 0 {
+	if v := r.View(); v.Head != Asleep || !w.listening || w.at == 0 {
 		t.Fatalf("after the first refusal: %+v, %+v", v, w)
 	}
 	l.does(w.Subscribed)
@@ -113,7 +113,7 @@ func TestAMessageBeforeTheRefusalIsReadWakesTheHead(t *testing.T) {
 		t.Fatal("the head sleeps, with the lock free")
 	}
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
-	if v := r.View(); !v.Asleep || v.What != NoCommand {
+	if v := r.View(); v.Head != Asleep || v.What != NoCommand {
 		t.Errorf("after a refusal without a message: %+v", v)
 	}
 }

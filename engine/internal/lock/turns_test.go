@@ -137,7 +137,7 @@ func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
 	w := l.ask(r, false)
 	l.reply(r, Outcome{})
 	reader := l.ask(cell, false)
-	if v := r.View(); !v.Waits || !bellOf(r.sub).listening {
+	if v := r.View(); v.Head == "" || !bellOf(r.sub).listening {
 		t.Fatalf("it does not listen: %+v", v)
 	}
 	l.does(func(rd *Ready) { r.sub.Subscribed(rd) })
@@ -148,7 +148,7 @@ func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
 	l.does(func(rd *Ready) { reader.Cancel(lockerr.Cancel{Cause: lockerr.ErrWaited}, rd) })
 	l.unlock(w.hold)
 	l.reply(r, Outcome{})
-	if !r.View().Lingers {
+	if r.View().Head != Lingers {
 		t.Errorf("nobody waits: %+v", r.View())
 	}
 }
@@ -187,7 +187,7 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	r, cell := l.name(), l.cell()
 	reader := l.ask(cell, false)
 	l.reply(cell, Outcome{Reply: HeldByOther, TTL: time.Hour}) // by another process
-	if v := cell.View(); !v.Asleep {
+	if v := cell.View(); v.Head != Asleep {
 		t.Fatalf("nobody of its process writes, and it does not sleep: %+v", v)
 	}
 	first, next := l.ask(r, false), l.ask(r, false)
@@ -196,7 +196,7 @@ func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
 	l.does(func(rd *Ready) { cell.sub.OnMessage(rd) })
 	l.is(cell, Acquiring)
 	l.reply(cell, Outcome{Reply: HeldByOther, TTL: time.Hour})
-	if v := cell.View(); v.Held != BehindWriter || v.Waits || alarm.listening || alarm.at != 0 {
+	if v := cell.View(); v.Held != BehindWriter || v.Head != "" || alarm.listening || alarm.at != 0 {
 		t.Fatalf("the reader is not behind the writer: %+v", v)
 	}
 	l.unlock(first.hold)

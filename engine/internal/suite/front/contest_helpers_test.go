@@ -138,8 +138,8 @@ func (c *contest) awaitAsleep() {
 		for _, e := range c.engines {
 			place := slices.Index(order, e.ID())
 			state := fmt.Sprint(testkit.Inside(e).States)
-			if place >= 0 && (!strings.Contains(state, "Asleep:true") || place < places && !strings.Contains(state, "Confirmed:true")) ||
-				place >= places && (testkit.Client(e).Stats().ChannelsConfirmed != 1 || strings.Contains(state, "Confirmed:true")) {
+			if place >= 0 && (!strings.Contains(state, "Head:asleep") || place < places && !strings.Contains(state, "Channel:heard")) ||
+				place >= places && (testkit.Client(e).Stats().ChannelsConfirmed != 1 || strings.Contains(state, "Channel:heard")) {
 				return false
 			}
 		}
