@@ -53,7 +53,8 @@ func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
 }
 
 // parts reads the answers to a batch: it returns that to what the command is for, and notes the token of a
-// grant, and the answers to the releases beside. There are none if they are not as many as were asked for.
+// grant, and the answers to the releases beside, up to one that is none. There are none if they are not as many
+// as were asked for.
 func parts(list resp.Value, c *lock.Command, o *lock.Outcome) (own resp.Value) {
 	n, at := int(c.Batched), 0 // that of a release comes first, that of an acquire last
 	if c.Action == lock.Acquiring {
@@ -62,8 +63,6 @@ func parts(list resp.Value, c *lock.Command, o *lock.Outcome) (own resp.Value) {
 	if list.Kind != wire.KindArray || list.Len() != n+1 && list.Len() != n+2 {
 		return resp.Value{}
 	}
-	o.BatchAnswered = true
-	also := o.BatchReplies[:0]
 	list.Each(func(i int, e resp.Value) bool {
 		switch {
 		case i == at:
@@ -71,13 +70,15 @@ func parts(list resp.Value, c *lock.Command, o *lock.Outcome) (own resp.Value) {
 		case i > n:
 			o.Token = e.Int
 		case e.Kind != wire.KindInt:
-			own, o.BatchAnswered = resp.Value{}, false
+			own = resp.Value{}
+			return false
 		default:
 			var one lock.Outcome
 			read(&one, lock.Compensating, e.Int)
-			also = append(also, one.Reply)
+			o.BatchReplies[o.BatchAnswers] = one.Reply
+			o.BatchAnswers++
 		}
-		return o.BatchAnswered
+		return true
 	})
 	return own
 }

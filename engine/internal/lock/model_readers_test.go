@@ -26,7 +26,7 @@ func TestReaders_JoinsAFixedLease(t *testing.T) {
 		l.reply(r, Outcome{})
 	}
 	if r.Cmd.Action == Acquiring {
-		l.reply(r, Outcome{BatchAnswered: true})
+		l.reply(r, Outcome{BatchAnswers: 1})
 	}
 	if x.hold == nil {
 		t.Fatalf("%+v %v", r.View(), x.err)
@@ -62,7 +62,7 @@ func TestReaders_QueueDangles(t *testing.T) {
 	r := x.res
 	l.does(func(rd *Ready) { x.Cancel(lockerr.Cancel{Cause: errors.New("its context, which A's hold ended")}, rd) })
 	for r.Cmd.Action != NoCommand {
-		l.reply(r, Outcome{BatchAnswered: true})
+		l.reply(r, Outcome{BatchAnswers: 1})
 	}
 	if !r.Detached {
 		t.Fatalf("%+v", r.View())
@@ -158,7 +158,7 @@ func TestReaders_UnlockHangsAfterAJoinOfAFixedLease(t *testing.T) {
 		l.reply(r, Outcome{})
 	}
 	if r.Cmd.Action == Acquiring {
-		l.reply(r, Outcome{BatchAnswered: true})
+		l.reply(r, Outcome{BatchAnswers: 1})
 	}
 	b := l.come(once)
 	if b.hold == nil {

@@ -45,20 +45,20 @@ const (
 
 // Outcome is what became of a command.
 type Outcome struct {
-	Result        Result
-	Reply         Reply
-	Moving        bool            // the slot is being migrated
-	Begun         bool            // it is a refusal, of a script that had begun: what it did before is done
-	BatchAnswered bool            // whatever Result is: what is released beside has answers
-	BatchReplies  [maxBatch]Reply // to each of Command.BatchedIDs, if so
-	TTL           time.Duration   // negative: the key has no expiry
-	Holder        []byte          // of an acquire that was refused: by whom, if that is known; not to be kept
-	Behind        int             // of an acquire that joined the queue, and was refused: the owners behind it; -1: it is in the front
-	Token         int64           // of an acquire: the fencing token, if the kind has one
-	Err           error           // what the server or the connection said, if anything
-	Sent, Now     clock.Instant
-	Acked         int   // replicas that have it
-	Unacked       error // the error if they are too few; nil: they are enough, or were not asked
+	Result       Result
+	Reply        Reply
+	Moving       bool            // the slot is being migrated
+	Begun        bool            // it is a refusal, of a script that had begun: what it did before is done
+	BatchAnswers int             // whatever Result is: how many of Command.BatchedIDs have answers
+	BatchReplies [maxBatch]Reply // to each of them
+	TTL          time.Duration   // negative: the key has no expiry
+	Holder       []byte          // of an acquire that was refused: by whom, if that is known; not to be kept
+	Behind       int             // of an acquire that joined the queue, and was refused: the owners behind it; -1: it is in the front
+	Token        int64           // of an acquire: the fencing token, if the kind has one
+	Err          error           // what the server or the connection said, if anything
+	Sent, Now    clock.Instant
+	Acked        int   // replicas that have it
+	Unacked      error // the error if they are too few; nil: they are enough, or were not asked
 }
 
 // refusal is the error of a TryLock that a server has refused.
@@ -67,6 +67,15 @@ func (o *Outcome) refusal() error {
 		return o.Err
 	}
 	return &lockerr.Held{TTL: o.TTL, Owner: string(o.Holder)}
+}
+
+// batched is what became of the release of one of Command.BatchedIDs.
+func (o *Outcome) batched(i int) Outcome {
+	one := *o
+	if i < o.BatchAnswers {
+		one.Result, one.Err, one.Reply = Replied, nil, o.BatchReplies[i]
+	}
+	return one
 }
 
 // maxBatch bounds a command, so that it does not hold up the server.

@@ -109,7 +109,7 @@ type encoded struct {
 func (j *journey) executes(c *encoded) (o Outcome) {
 	j.lapse()
 	for i, id := range c.beside {
-		o.BatchAnswered, o.BatchReplies[i] = true, j.release(id, 0)
+		o.BatchAnswers, o.BatchReplies[i] = i+1, j.release(id, 0)
 	}
 	switch c.Action {
 	case Acquiring:

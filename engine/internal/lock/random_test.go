@@ -101,7 +101,7 @@ func (j *journey) answer(calm bool) {
 	}
 	if o.Result != Replied {
 		o.Err = errors.New("no")
-		o.BatchAnswered = false
+		o.BatchAnswers = 0
 	}
 	o.Now = j.now
 	j.log("the answer to %d for %d: %+v; the server has %d", c.Action, c.ID, o, j.owner)

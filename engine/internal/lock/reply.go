@@ -73,19 +73,16 @@ func (r *Entry) batchReplied(c *Command, o *Outcome, rd *Ready) {
 	if c.Batched == 0 {
 		return
 	}
-	one, release := *o, Command{Action: Compensating, Kind: c.Kind, Batched: c.Batched, Server: c.Server}
-	if o.BatchAnswered {
-		one.Result, one.Err = Replied, nil
-	}
+	release := Command{Action: Compensating, Kind: c.Kind, Batched: c.Batched, Server: c.Server}
 	if h := c.before; h != nil {
 		release.Action, release.ID, release.hold = Releasing, h.ID, h
-		one.Reply = o.BatchReplies[0]
+		one := o.batched(0)
 		r.releaseReplied(&release, &one, rd)
 		return
 	}
 	for i, d := 0, c.beside(); d != nil; i, d = i+1, d.with {
 		release.ID, release.compensation = d.ID, d
-		one.Reply = o.BatchReplies[i]
+		one := o.batched(i)
 		r.compensationReplied(&release, &one)
 	}
 }

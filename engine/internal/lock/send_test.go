@@ -22,7 +22,7 @@ func TestAnInDoubtOwnerIsReleasedByTheNextTry(t *testing.T) {
 	if r.Cmd.Batched == 0 || !slices.Equal(slices.Collect(r.Cmd.BatchedIDs), []int64{inDoubt}) || r.Cmd.ID == inDoubt || r.Cmd.Server != 1 {
 		t.Fatalf("%+v", r.Cmd)
 	}
-	l.reply(r, Outcome{BatchAnswered: true, BatchReplies: [maxBatch]Reply{NotOwner}})
+	l.reply(r, Outcome{BatchAnswers: 1, BatchReplies: [maxBatch]Reply{NotOwner}})
 	if c.hold == nil || !slices.Equal(l.released, []int64{inDoubt}) {
 		t.Errorf("%+v, released %v", c, l.released)
 	}
@@ -72,9 +72,9 @@ func TestATryMayFailAndWhatItTookAlongBeSettled(t *testing.T) {
 		next          CommandKind
 		fails         bool
 	}{
-		"held":              {Outcome{Reply: HeldByOther, TTL: time.Second, BatchAnswered: true}, 0, NoCommand, false},
-		"no right to take":  {Outcome{Result: Refused, Err: why, BatchAnswered: true}, 1, Compensating, true}, // what was taken
-		"busy for the try":  {Outcome{Result: RetryLater, Err: why, BatchAnswered: true}, 0, NoCommand, false},
+		"held":              {Outcome{Reply: HeldByOther, TTL: time.Second, BatchAnswers: 1}, 0, NoCommand, false},
+		"no right to take":  {Outcome{Result: Refused, Err: why, BatchAnswers: 1}, 1, Compensating, true}, // what was taken
+		"busy for the try":  {Outcome{Result: RetryLater, Err: why, BatchAnswers: 1}, 0, NoCommand, false},
 		"busy for all":      {Outcome{Result: RetryLater, Err: why}, 1, NoCommand, false},
 		"unanswered":        {Outcome{Result: Unknown, Err: why}, 2, Acquiring, false},
 		"not sent":          {Outcome{Result: NotSent, Err: why}, 1, NoCommand, false},
@@ -114,7 +114,7 @@ func TestCompensationsOfANameAreSettledTogether(t *testing.T) {
 	}
 	gone := r.compensations.next.next
 	r.dropCompensation(gone) // meanwhile
-	l.reply(r, Outcome{BatchAnswered: true})
+	l.reply(r, Outcome{BatchAnswers: 1})
 	l.is(r, Compensating)
 	if n := r.View().Compensations; n != 100-maxBatch {
 		t.Errorf("%d debts are left", n)
@@ -175,7 +175,7 @@ func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
 		t.Error("it is not wanted")
 	}
 	id := r.Cmd.ID
-	l.reply(r, Outcome{BatchAnswered: true}) // granted to nobody
+	l.reply(r, Outcome{BatchAnswers: 1}) // granted to nobody
 	l.is(r, Compensating)
 	if r.Cmd.ID != id {
 		t.Errorf("owner %d, want %d", r.Cmd.ID, id)
@@ -259,7 +259,7 @@ func TestResource_FencedWithAWaiter_ReleasesAndAcquiresInOneCommand(t *testing.T
 	}
 	sent, owner := l.now, r.Cmd.ID
 	l.now = l.now.Add(2 * time.Millisecond)
-	l.reply(r, Outcome{Sent: sent, Token: 8, BatchAnswered: true})
+	l.reply(r, Outcome{Sent: sent, Token: 8, BatchAnswers: 1})
 	l.is(r, NoCommand)
 	h := second.hold
 	if u.delivered != 1 || u.Err != nil || second.delivered != 1 || h == nil || h.Token() != 8 || h.ID != owner || !h.Local() {
@@ -294,7 +294,7 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 			}
 			l.is(r, Acquiring)
 			c, next = next, l.askFenced(r)
-			l.reply(r, Outcome{Token: 2 + i, BatchAnswered: true})
+			l.reply(r, Outcome{Token: 2 + i, BatchAnswers: 1})
 			if at := bellOf(r.sub).at; at.Sub(l.now) <= yieldMost {
 				t.Errorf("%s: the next one of this process skips a turn, until %v", what, at)
 			}
@@ -336,7 +336,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	if r.Cmd.Acks != 1 {
 		t.Errorf("it wants %d replicas", r.Cmd.Acks)
 	}
-	l.reply(r, Outcome{Acked: 1, BatchAnswered: true})
+	l.reply(r, Outcome{Acked: 1, BatchAnswers: 1})
 	if second.hold == nil || second.hold.Acked() != 1 {
 		t.Fatalf("%+v", second)
 	}
@@ -344,7 +344,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	u := l.unlock(second.hold)
 	l.is(r, Acquiring)
 	owner := r.Cmd.ID
-	l.reply(r, Outcome{Acked: 1, Unacked: errTooFew, BatchAnswered: true})
+	l.reply(r, Outcome{Acked: 1, Unacked: errTooFew, BatchAnswers: 1})
 	if u.Err != nil || u.delivered != 1 || third.hold != nil || third.err == nil {
 		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
 	}
@@ -433,8 +433,8 @@ func TestResource_ReleaseAndAcquireOfALostHold_TellsTheUnlock(t *testing.T) {
 		has    bool
 		fails  bool
 	}{
-		"gone":         {Outcome{BatchAnswered: true, BatchReplies: [maxBatch]Reply{NotOwner}, Token: 8}, RemovedOnServer, true, false},
-		"another's":    {Outcome{BatchAnswered: true, BatchReplies: [maxBatch]Reply{NotOwner}, Reply: HeldByOther, TTL: time.Second}, RemovedOnServer, false, false},
+		"gone":         {Outcome{BatchAnswers: 1, BatchReplies: [maxBatch]Reply{NotOwner}, Token: 8}, RemovedOnServer, true, false},
+		"another's":    {Outcome{BatchAnswers: 1, BatchReplies: [maxBatch]Reply{NotOwner}, Reply: HeldByOther, TTL: time.Second}, RemovedOnServer, false, false},
 		"another type": {Outcome{Result: WrongType, Err: errors.New("no")}, KeyOverwritten, false, true},
 	} {
 		l := newHandOverLab(t)
@@ -460,7 +460,7 @@ func TestResource_ReleaseAndAcquireRefused_TriesAgainIfAMessageCame(t *testing.T
 	r := l.name()
 	l.both(r)
 	l.does(r.sub.OnMessage)
-	l.reply(r, Outcome{BatchAnswered: true, Reply: HeldByOther, TTL: time.Minute})
+	l.reply(r, Outcome{BatchAnswers: 1, Reply: HeldByOther, TTL: time.Minute})
 	if l.is(r, Acquiring); r.Cmd.Batched != 0 {
 		t.Errorf("%+v", r.Cmd)
 	}
@@ -478,7 +478,7 @@ func TestResource_ReleaseAndAcquireForNobody_GivesItBack(t *testing.T) {
 	if second.err == nil || !r.Cmd.Wanted() {
 		t.Fatal("it is a release, too")
 	}
-	l.reply(r, Outcome{Token: 8, BatchAnswered: true})
+	l.reply(r, Outcome{Token: 8, BatchAnswers: 1})
 	if u.delivered != 1 || u.Err != nil || third.hold != nil {
 		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
 	}
@@ -502,7 +502,7 @@ func TestResource_ReleaseAndAcquireAnsweredLate_GrantsTheNextOne(t *testing.T) {
 		t.Fatalf("unlocked: %v", u.Err)
 	}
 	l.is(r, Acquiring)
-	l.reply(r, Outcome{Sent: l.now, Token: 8, BatchAnswered: true})
+	l.reply(r, Outcome{Sent: l.now, Token: 8, BatchAnswers: 1})
 	if second.hold == nil || second.hold.Token() != 8 {
 		t.Errorf("%+v", second)
 	}

@@ -258,7 +258,7 @@ var mutants = []mutant{
 	{"permit.go", "\tif !sh.Fits(s.m.key) {", "\tif false {", "what has no PermitSemaphore's name is given no permits"},
 
 	// A release and the acquire of the next one.
-	{"internal/lock/reply.go", "\t\tr.releaseReplied(&release, &one, rd)\n", "", "a release that goes with an acquire is one"},
+	{"internal/lock/reply.go", "\t\tr.releaseReplied(&release, &one, rd)\n", "\t\t_ = one\n", "a release that goes with an acquire is one"},
 	{"internal/lock/reply.go", "release.hold = Releasing, h.ID", "release.hold = Decrementing, h.ID", "rare: if its answer is lost, it may have been executed"},
 	{"internal/lock/send.go", "\th.mustRelease = true // if this is in vain", "\t// if this is in vain", "rare: a release that was in vain with an acquire is repeated alone"},
 	{"internal/lock/grant.go", "return t.Acks != 0 ||", "return", "replicas acknowledge each holder"},
