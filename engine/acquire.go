@@ -51,7 +51,9 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool, seen *observati
 	if o.permits > 0 {
 		a.Permits = uint8(o.permits - 1)
 	}
-	a.Acks, a.AcksGiven = lock.Acks(o.acked), o.ackedGiven
+	if o.ackedGiven {
+		a.Acks = lock.Acks(o.acked)
+	}
 	if o.maxHold != 0 || o.minHold != 0 {
 		x := a.More()
 		x.MaxHold, x.MinHold = o.maxHold, o.minHold

@@ -222,10 +222,10 @@ func (r *Entry) applyNotOwner(c *Command, o *Outcome, rd *Ready) bool {
 // renewed, with its parent's lease, for fewer.
 func (a *Request) resolveAcks() error {
 	switch {
-	case a.Parent == nil && !a.AcksGiven:
+	case a.Parent == nil && a.Acks == DefaultAcks:
 		a.Acks = a.res.Shard.Config.Replicas
 	case a.Parent == nil:
-	case !a.AcksGiven:
+	case a.Acks == DefaultAcks:
 		a.Acks = a.Parent.Root().Acks
 	case a.Parent.joint && a.Acks != 0:
 		return lockerr.Invalid("Acked (%d) for the re-entry of a reader that shares its lease with others: ask for them where the lock is taken first", a.Acks)

@@ -54,7 +54,7 @@ const releaseFor = 10 * time.Millisecond
 func (r *Entry) joins(a *Request) bool {
 	cfg := r.Shard.Config
 	return r.Shard.Traits[a.Kind].Entries == PerReader && cfg.HandOverFor >= yieldFor && a.plain() &&
-		a.Acks == 0 && (a.AcksGiven || cfg.Replicas == 0)
+		(a.Acks == 0 || a.Acks == DefaultAcks && cfg.Replicas == 0)
 }
 
 // For is the Entry where a waits together with others, nil if it needs one of its own: a TryLock

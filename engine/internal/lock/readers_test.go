@@ -382,7 +382,7 @@ func TestReaders_WhoHaveAGrantOfTheirOwn(t *testing.T) {
 		"one with a Lease":   func(_ *readersLab, a *Request) { a.Lease = time.Minute },
 		"one with a MaxHold": func(_ *readersLab, a *Request) { a.More().MaxHold = time.Minute },
 		"one of a RedLock":   func(_ *readersLab, a *Request) { a.More().Quorum = true },
-		"one with replicas":  func(_ *readersLab, a *Request) { a.Acks, a.AcksGiven = 1, true },
+		"one with replicas":  func(_ *readersLab, a *Request) { a.Acks = 1 },
 		"replicas for all":   func(l *readersLab, _ *Request) { l.cfg.Replicas = 1 },
 		"without HandOver":   func(l *readersLab, _ *Request) { l.cfg.HandOverFor = -1 },
 	} {
@@ -451,7 +451,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	if e.hold.why != LeaseEnded || f.hold == nil || !b.hold.IsLive() {
 		t.Errorf("%+v, and the next one %+v", e.hold, f.hold)
 	}
-	if bad := l.under(a.hold, func(a *Request) { a.Lease, a.Acks, a.AcksGiven = time.Second, 1, true }); !errors.Is(bad.err, lockerr.ErrInvalid) {
+	if bad := l.under(a.hold, func(a *Request) { a.Lease, a.Acks = time.Second, 1 }); !errors.Is(bad.err, lockerr.ErrInvalid) {
 		t.Errorf("with replicas: %v", bad.err)
 	}
 	if l.unlock(b.hold); !errors.Is(f.hold.Ending(), lockerr.ErrReleased) {

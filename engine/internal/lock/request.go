@@ -35,7 +35,6 @@ type Request struct {
 	// Permits is how many it wants besides the first, of a kind that is MultiHolder. They are the last
 	// byte of its owners' numbers, so whatever has the number of one knows how many it has.
 	Permits    uint8
-	AcksGiven  bool // Acks was given, by the option Acked
 	Try        bool // TryLock: one answer of the server
 	Async      bool // LockAsync: no caller is blocked
 	lateGrants uint8
@@ -74,7 +73,7 @@ type Extra struct {
 }
 
 // Init makes a ready to be admitted.
-func (a *Request) Init(handle any) { a.Handle, a.place.Value = handle, a }
+func (a *Request) Init(handle any) { a.Handle, a.place.Value, a.Acks = handle, a, DefaultAcks }
 
 // More returns what is rare, made if need be.
 func (a *Request) More() *Extra {

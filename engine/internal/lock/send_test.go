@@ -136,7 +136,7 @@ func TestWhatIsUnlikeIsNotSettledTogether(t *testing.T) {
 		ask     func(*Request)
 		pending func(*Compensation)
 	}{
-		"replicas":            {ask: func(a *Request) { a.Acks, a.AcksGiven = 1, true }},
+		"replicas":            {ask: func(a *Request) { a.Acks = 1 }},
 		"a kind of the try":   {ask: func(a *Request) { a.Kind = 1 }},
 		"a kind of the debts": {pending: func(d *Compensation) { d.kind = 1 }},
 		"a MinHold":           {pending: func(d *Compensation) { d.minEnd = 1 }},
@@ -325,7 +325,7 @@ func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testi
 	durable := func() *caller {
 		c := new(caller)
 		c.Init(c)
-		c.Acks, c.AcksGiven = 1, true
+		c.Acks = 1
 		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		return c
 	}

@@ -145,6 +145,7 @@ type Acks int16
 const (
 	AllReplicas        Acks = -1
 	MajorityOfReplicas Acks = -2
+	DefaultAcks        Acks = -3 // as the hold that is re-entered, or as Config.Replicas: until it is admitted
 )
 
 // covers reports whether a renewal that a acknowledges is good enough for b, however many

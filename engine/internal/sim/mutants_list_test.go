@@ -204,7 +204,7 @@ var mutants = []mutant{
 	{"internal/lock/readers.go", "(r.member == 0 || s.grant == r)", "s.grant == r", "survives: what was removed is found out by its next renewal"},
 	{"internal/lock/readers.go", " || q.blocked != BehindWriter && q.behind(a) != nil {", " {", "survives: it gets in before the writer of its process, once"},
 	{"internal/lock/readers.go", "HandOverFor >= yieldFor && a.plain() &&", "HandOverFor >= yieldFor &&", "who asks for a lease of its own has one"},
-	{"internal/lock/readers.go", "a.Acks == 0 && (a.AcksGiven || cfg.Replicas == 0)", "true", "who asks for replicas is granted by them"},
+	{"internal/lock/readers.go", "(a.Acks == 0 || a.Acks == DefaultAcks && cfg.Replicas == 0)", "true", "who asks for replicas is granted by them"},
 	{"internal/lock/readers.go", "\tr.joinAll(r.hold, now, rd)\n", "", "who waited with one that is granted the lock has it, too"},
 	{"internal/lock/readers.go", "\t\tq.joinAll(r.hold, now, rd)", "\t\t_ = q", "rare: who waits joins what a TryLock was granted"},
 	{"internal/lock/readers.go", "h.leaveOthers() && h.IsAnnounced():", "h.leaveOthers():", "rare: Unlock returns when the contexts have ended"},
