@@ -37,7 +37,6 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool, seen *observati
 	var a *acquisition
 	if future {
 		a = new(acquisition)
-		a.Async = true
 		a.Init(a)
 		a.fut.source = a
 	} else {
@@ -84,8 +83,8 @@ func (a *acquisition) free() {
 }
 
 // enqueue puts a into its queue and sends what can be sent. a already watches its
-// context: if that has ended, so has a.
-func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
+// context: if that has ended, so has a. If it mayOverflow, it fails on a full connection.
+func (e *Engine) enqueue(a *acquisition, m Mutex, o options, mayOverflow bool) {
 	var rd lock.Ready
 	sh := a.Shard
 	sh.Lock()
@@ -113,7 +112,11 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 		if o.waitGiven {
 			a.Request.Wait(o.wait)
 		}
-		r.Admit(&a.Request.Request, &rd)
+		if mayOverflow {
+			r.AdmitAsync(&a.Request.Request, &rd)
+		} else {
+			r.Admit(&a.Request.Request, &rd)
+		}
 	}
 	sh.Unlock()
 	e.table.Apply(&rd)
@@ -144,12 +147,14 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 		o.origin = nil
 	}
 	a := e.newAcquisition(m, o, future, seen)
-	a.Try = once
+	if once {
+		a.Persists = lock.UntilAnswered
+	}
 	a.attachParent(parent)
 	if future {
 		e.watches.Join(ctx, a)
 	}
-	e.enqueue(a, m, o)
+	e.enqueue(a, m, o, future)
 	return a, nil
 }
 
@@ -211,7 +216,7 @@ func (a *acquisition) OnResult(h *lock.Hold, why error) {
 // Deliver implements driver.Caller: it wakes the caller, or completes the future. No
 // lock is held.
 func (a *acquisition) Deliver() {
-	if a.Async {
+	if a.fut.source != nil { // it is a future
 		a.watch.Leave(a)
 		a.observed().finish(a.fut.err)
 		a.fut.resolve(a.fut.value, a.fut.err)

@@ -85,8 +85,12 @@ func (q *severalAcquisition) NewTry(i int, waits bool) quorum.Try {
 	if q.Policy == quorum.Majority {
 		a.More().Quorum = true
 	}
-	if a.Try = !waits; a.Try && !q.Once {
-		a.More().AnyRefusal = true
+	switch {
+	case waits:
+	case q.Once:
+		a.Persists = lock.UntilAnswered
+	default:
+		a.Persists = lock.UntilRefused
 	}
 	return a
 }
@@ -197,7 +201,6 @@ func (q *severalAcquisition) settle(do *quorum.Ready) {
 }
 
 func (q *severalAcquisition) enqueue(i int, a *acquisition, mayOverflow bool) {
-	a.MayQueue = !mayOverflow || !a.Try
 	q.mu.Lock()
 	s := q.Stopped()
 	q.mu.Unlock()
@@ -211,7 +214,7 @@ func (q *severalAcquisition) enqueue(i int, a *acquisition, mayOverflow bool) {
 	}
 	a.fut.onComplete(func(h *Hold, err error) { q.onResult(i, h, err) })
 	a.observed().startPart(q.seen)
-	q.locks[i].home.enqueue(a, q.locks[i], q.opts)
+	q.locks[i].home.enqueue(a, q.locks[i], q.opts, mayOverflow && a.Try())
 }
 
 // onResult is called with the result of one server.

@@ -32,7 +32,7 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 				a.fail(err, rd)
 				return
 			}
-			if a.Try && (h.reentered() || h.lockWaits()) {
+			if a.Try() && (h.reentered() || h.lockWaits()) {
 				a.refuseLocal(h, rd)
 				return
 			}
@@ -45,7 +45,7 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 		a.Parent = nil
 	}
 	_ = a.resolveAcks() // without a parent there is none
-	if a.Try {
+	if a.Try() {
 		holder := r.hold
 		if w := r.ahead(a); w != nil {
 			holder = w.timely()
@@ -93,7 +93,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 			}
 			switch {
 			case a == nil:
-			case a.Try && !a.extra.Quorum && c.hold.state == live:
+			case a.Try() && !a.extra.Quorum && c.hold.state == live:
 				a.fail(r.Shard.LossError(c.hold.Kind, c.hold.Name, RemovedOnServer), rd)
 			default: // it asks as any other: one server's loss is not that of a RedLock
 				a.extra.Writer = nil
@@ -115,7 +115,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 				r.sub.Reset()
 			}
 		}
-		if a != nil && a.Try {
+		if a != nil && a.Try() {
 			a.fail(o.refusal(), rd)
 		}
 	case Unknown:
@@ -147,7 +147,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 // refuses for now. That is not the answer that a TryLock is for, so it tries again, for as long as
 // a connection may be silent. a is nil if nobody wants it any more.
 func (a *Request) unanswered(o *Outcome, rd *Ready) {
-	if a == nil || !a.Try {
+	if a == nil || !a.Try() {
 		return
 	}
 	sent := o.Sent
@@ -155,7 +155,7 @@ func (a *Request) unanswered(o *Outcome, rd *Ready) {
 		sent = o.Now
 	}
 	end := sent.Add(a.res.Shard.Config.Patience(a.Acks))
-	if a.extra != nil && a.extra.AnyRefusal || end <= o.Now {
+	if a.Persists == UntilRefused || end <= o.Now {
 		a.fail(lockerr.Wrap(lockerr.ErrUnavailable, o.Err), rd)
 		return
 	}

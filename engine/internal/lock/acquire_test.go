@@ -79,7 +79,7 @@ func TestRequest_OnceReentersNotNow_TriesAgain(t *testing.T) {
 	l.reply(r, Outcome{})
 	c := new(caller)
 	c.Init(c)
-	c.Try, c.Parent = true, &h.hold.Hold
+	c.Persists, c.Parent = UntilAnswered, &h.hold.Hold
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	for _, no := range []Outcome{{Result: RetryLater, Err: errLoading}, {Result: Unknown, Err: errLoading}} {
 		l.is(r, Reentering)
@@ -102,7 +102,7 @@ func TestRequest_HastyNotNow_EndsAtOnce(t *testing.T) {
 	r := l.name()
 	c := new(caller)
 	c.Init(c)
-	c.Try, c.More().AnyRefusal = true, true
+	c.Persists = UntilRefused
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	l.reply(r, Outcome{Result: RetryLater, Err: errLoading})
 	if !errors.Is(c.err, lockerr.ErrUnavailable) || !errors.Is(c.err, errLoading) {

@@ -16,7 +16,7 @@ func besideLab(t *testing.T, once bool) (l *lab, writers *Entry, writer *tenant,
 	l.reply(writers, Outcome{})
 	reader = new(caller)
 	reader.Init(reader)
-	reader.Try = once
+	reader.once(once)
 	reader.More().Writer = &c.hold.Hold
 	l.does(func(rd *Ready) { cell.Admit(&reader.Request, rd) })
 	if cell.Cmd.Writer() != &c.hold.Hold {

@@ -16,16 +16,21 @@ func (r *Entry) Admit(a *Request, rd *Ready) {
 	if r.Cmd.req != a && !a.Ended() && a.since == 0 {
 		a.waitsFrom(r.Shard.Stamp())
 	}
-	if r.Cmd.req == a { // otherwise the command in flight is another's, and the lane may be reading it
-		r.Cmd.FirstAsync = a.Async && !a.MayQueue
-	}
-	if a.Try && !a.Ended() && (a.state != trying || a.Acks != 0) {
+	if a.Try() && !a.Ended() && (a.state != trying || a.Acks != 0) {
 		// It has to wait for the answer to another command, for a connection, or for
 		// the durable commands that are queued before its own.
 		a.giveUpAt(r.Shard.Now().Add(r.Shard.Config.Patience(a.Acks)))
 	}
 	r.advanceReaders(rd)
 	r.finishTransition()
+}
+
+// AdmitAsync is Admit for a LockAsync. A first command that is sent now fails if its lane is full, for its
+// caller is not blocked, and can try again.
+func (r *Entry) AdmitAsync(a *Request, rd *Ready) {
+	if r.Admit(a, rd); r.Cmd.req == a { // otherwise the command in flight is another's, and the lane may be reading it
+		r.Cmd.FirstAsync = true
+	}
 }
 
 // Refuse ends a request for the name that is not admitted.

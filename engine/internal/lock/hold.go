@@ -209,7 +209,7 @@ func (h *Hold) lockWaits() bool {
 		return false
 	}
 	last, _ := h.extra.children.Back()
-	return !last.Try
+	return !last.Try()
 }
 
 // reentered reports whether h has a live re-entry. One that is being released holds nothing

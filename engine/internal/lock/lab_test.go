@@ -175,6 +175,13 @@ type caller struct {
 	giveUp    clock.Instant
 }
 
+// once has c ask by TryLock, if so.
+func (c *caller) once(once bool) {
+	if once {
+		c.Persists = UntilAnswered
+	}
+}
+
 func (c *caller) OnResult(h *Hold, why error) {
 	c.settled++
 	if c.err = why; h != nil {
@@ -242,7 +249,7 @@ func (l *lab) attach(r *Entry) {
 func (l *lab) cell() *Entry { return l.makeInGroup("x", 0, 0) }
 
 // ask has somebody ask for the lock, by Lock or TryLock.
-func (l *lab) ask(r *Entry, once bool) *caller { return l.admit(r, func(c *caller) { c.Try = once }) }
+func (l *lab) ask(r *Entry, once bool) *caller { return l.admit(r, func(c *caller) { c.once(once) }) }
 
 // askAs has somebody wait for the lock, of a kind.
 func (l *lab) askAs(r *Entry, kind uint8) *caller {

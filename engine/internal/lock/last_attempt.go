@@ -125,7 +125,7 @@ func (a *Request) Blocking(late bool) error {
 //	                                    gives up: "held by this process"
 func (a *Request) ownTryUnanswered() bool {
 	r := a.res
-	if !a.Try || r.Cmd.Action == NoCommand {
+	if !a.Try() || r.Cmd.Action == NoCommand {
 		return false
 	}
 	behind := a.extra != nil && a.extra.Deadline != nil && a.extra.afterCommand == r.Cmd.ID

@@ -59,7 +59,8 @@ func (s *sharers) step() {
 		}
 		c := new(caller)
 		c.Init(c)
-		c.Kind, c.Parent, c.Try = reading, &h.Hold, s.r.IntN(2) == 0
+		c.Kind, c.Parent = reading, &h.Hold
+		c.once(s.r.IntN(2) == 0)
 		if s.r.IntN(3) == 0 {
 			c.Lease = time.Second
 		}

@@ -268,7 +268,7 @@ func (r *Entry) drawOwner(a *Request) int64 {
 			return id | int64(a.Permits)
 		}
 	}
-	if r.Shard.Traits[a.Kind].Waiting != Queueing || a.Try {
+	if r.Shard.Traits[a.Kind].Waiting != Queueing || a.Try() {
 		return r.Shard.NewID()
 	}
 	x := a.More()

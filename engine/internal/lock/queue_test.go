@@ -327,7 +327,7 @@ func TestQueue_HeldMeanwhile_DoesNotLook(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, _, w := l.queued(50)
-	once := l.admit(r, func(c *caller) { c.Kind, c.Try = racer, true })
+	once := l.admit(r, func(c *caller) { c.Kind, c.Persists = racer, UntilAnswered })
 	l.joins(r, NoJoin)
 	l.reply(r, Outcome{})
 	l.now = w.at

@@ -160,9 +160,9 @@ func (j *journey) check() {
 		if h.Parent != nil {
 			continue
 		}
-		if !c.Try {
+		if !c.Try() {
 			for k, other := range j.callers[:i] {
-				if other.settled == 0 && !other.Try && other.Parent == nil {
+				if other.settled == 0 && !other.Try() && other.Parent == nil {
 					j.fail("caller %d was overtaken by %d", k, i)
 				}
 			}

@@ -14,7 +14,7 @@ import (
 func (j *journey) ask() {
 	c := &traveller{number: len(j.callers), asked: j.now}
 	c.Init(&c.caller)
-	c.Try = j.rnd.IntN(5) == 0
+	c.once(j.rnd.IntN(5) == 0)
 	if j.rnd.IntN(4) == 0 {
 		c.Kind = fenced
 	}
@@ -37,7 +37,7 @@ func (j *journey) ask() {
 		j.r = j.name()
 	}
 	j.callers = append(j.callers, c)
-	j.log("caller %d asks: once %v, kind %d, lease %v, re-enters %v, %+v", c.number, c.Try, c.Kind, c.Lease, c.Parent != nil, c.extra)
+	j.log("caller %d asks: once %v, kind %d, lease %v, re-enters %v, %+v", c.number, c.Try(), c.Kind, c.Lease, c.Parent != nil, c.extra)
 	j.do(func(rd *Ready) { j.r.Admit(&c.Request, rd) })
 }
 

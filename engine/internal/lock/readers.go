@@ -62,7 +62,7 @@ func (r *Entry) joins(a *Request) bool {
 // readers that arrived before that writer.
 func (s *Readers) For(a *Request) *Entry {
 	q := s.queue
-	if q == nil || a.Try || a.writer() != nil || !q.joins(a) || q.blocked != BehindWriter && q.behind(a) != nil {
+	if q == nil || a.Try() || a.writer() != nil || !q.joins(a) || q.blocked != BehindWriter && q.behind(a) != nil {
 		return nil
 	}
 	return q
@@ -70,7 +70,7 @@ func (s *Readers) For(a *Request) *Entry {
 
 // gather has readers that arrive from now on wait together with a, which is being admitted.
 func (r *Entry) gather(a *Request) {
-	if r.member != 0 && !a.Try && a.writer() == nil && r.joins(a) {
+	if r.member != 0 && !a.Try() && a.writer() == nil && r.joins(a) {
 		r.Shard.readers(r).queue = r
 	}
 }

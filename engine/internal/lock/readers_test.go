@@ -45,7 +45,7 @@ func (l *readersLab) come(change ...func(a *Request)) *caller {
 	return c
 }
 
-func once(a *Request) { a.Try = true }
+func once(a *Request) { a.Persists = UntilAnswered }
 
 // granted has a reader come and be granted the lock.
 func (l *readersLab) granted(change ...func(a *Request)) *caller {
@@ -389,7 +389,12 @@ func TestReaders_WhoHaveAGrantOfTheirOwn(t *testing.T) {
 		for _, try := range []bool{false, true} {
 			l := newReadersLab(t)
 			a := l.granted()
-			b := l.come(func(a *Request) { a.Try = try; change(l, a) })
+			b := l.come(func(a *Request) {
+				if try {
+					once(a)
+				}
+				change(l, a)
+			})
 			l.is(b.res, Acquiring)
 			if b.res == a.hold.Entry {
 				t.Errorf("%s has no place of its own", what)

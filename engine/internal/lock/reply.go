@@ -52,7 +52,7 @@ func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 	if full && a != nil && c.FirstAsync {
 		a.fail(lockerr.ErrOverloaded, rd)
 	}
-	if a != nil && a.Try && !a.Ended() {
+	if a != nil && a.Try() && !a.Ended() {
 		a.giveUpAt(o.Now.Add(r.Shard.Config.CommandTimeout))
 	}
 	r.hold.boundReleases()

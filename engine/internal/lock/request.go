@@ -32,15 +32,23 @@ type Request struct {
 	Acks     Acks         // replicas that must have the grant
 	since    shortInstant // when it began to wait
 	Kind     uint8        // the engine's
+	Persists Persistence
 	// Permits is how many it wants besides the first, of a kind that is MultiHolder. They are the last
 	// byte of its owners' numbers, so whatever has the number of one knows how many it has.
 	Permits    uint8
-	Try        bool // TryLock: one answer of the server
-	Async      bool // LockAsync: no caller is blocked
 	lateGrants uint8
 	state      requestState
-	MayQueue   bool // a command of it waits its turn on a full lane, though it is Async
 }
+
+// Persistence is how long a request goes on.
+type Persistence uint8
+
+// The choices.
+const (
+	UntilGranted  Persistence = iota // Lock
+	UntilAnswered                    // TryLock: one answer of the server
+	UntilRefused                     // the same, and any refusal is one: other locks are held meanwhile
+)
 
 // requestState is how far a request has come.
 type requestState uint8
@@ -59,7 +67,6 @@ type Extra struct {
 	Quorum           bool          // it asks one of several servers
 	Backoff          Backoff       // zero: the default
 	Writer           *Hold         // of the same name: its owner does not keep the request out
-	AnyRefusal       bool          // with Try: any refusal is an answer, since other locks are held meanwhile
 	Origin           *Origin       // the engine's; nil if nobody asked for it
 	Observed         any           // the engine's
 	Asked, Granted   clock.Instant // if it is Observed: when it was admitted, and granted
@@ -99,6 +106,9 @@ func (a *Request) writer() *Hold {
 
 // Entry is the name's; nil until a is admitted.
 func (a *Request) Entry() *Entry { return a.res }
+
+// Try reports whether it is a TryLock.
+func (a *Request) Try() bool { return a.Persists != UntilGranted }
 
 // Ended reports whether it has its verdict.
 func (a *Request) Ended() bool { return a.state >= ended }

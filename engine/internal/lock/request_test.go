@@ -36,7 +36,8 @@ func TestATryLockBehindALockOfTheSameHoldIsRefusedAtOnce(t *testing.T) {
 	under := func(once bool) *caller {
 		c := new(caller)
 		c.Init(c)
-		c.Try, c.Parent = once, &h.Hold
+		c.Parent = &h.Hold
+		c.once(once)
 		l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 		return c
 	}

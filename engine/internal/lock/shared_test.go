@@ -13,7 +13,8 @@ func (l *lab) wantPermits(r *Entry, n uint8, once bool) *caller {
 	l.t.Helper()
 	c := new(caller)
 	c.Init(c)
-	c.Try, c.Kind, c.Permits = once, permits, n-1
+	c.Kind, c.Permits = permits, n-1
+	c.once(once)
 	l.does(func(rd *Ready) { r.Admit(&c.Request, rd) })
 	return c
 }

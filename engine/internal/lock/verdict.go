@@ -19,7 +19,7 @@ func (a *Request) end() {
 			x.children.Remove(&a.place)
 			a.passToNext(&x.children)
 		}
-	case a.Try:
+	case a.Try():
 		r.tries.Remove(&a.place)
 		a.passToNext(r.tries)
 	default:
@@ -79,7 +79,7 @@ func (r *Entry) failAll(rd *Ready) {
 func (h *Hold) refuseTries(rd *Ready) {
 	for h.reentered() && h.pending() {
 		a, _ := h.extra.children.Front()
-		if !a.Try {
+		if !a.Try() {
 			return
 		}
 		a.refuseLocal(h, rd)
@@ -206,7 +206,7 @@ func (r *Entry) lateGrant(a *Request, o *Outcome, rd *Ready) {
 	switch {
 	case r.Shard.closing():
 		a.fail(lockerr.ErrClosed, rd)
-	case a.Try || a.lateGrants >= MaxLate:
+	case a.Try() || a.lateGrants >= MaxLate:
 		a.fail(lockerr.ErrGrantTooLate, rd)
 	}
 }

@@ -237,7 +237,7 @@ var mutants = []mutant{
 	{"internal/lock/acquire.go", "\t\ta.keepsQueuePlace(c)\n", "\t\tif a.keepsQueuePlace(c) && a.Attempts == 1 {\n\t\t\tr.compensateAcquire(c, certain, o)\n\t\t}\n", "a waiter that is refused keeps its place"},
 	{"internal/driver/command.go", "owner, cmd.Lease, cmd.Head)", "owner, cmd.Lease, false)", "who waits is queued"},
 	{"internal/driver/command.go", "owner, cmd.Lease, cmd.Head)", "owner, cmd.Lease, true)", "a TryLock is not queued"},
-	{"internal/lock/queue.go", "\tif r.Shard.Traits[a.Kind].Waiting != Queueing || a.Try {", "\tif r.Shard.Traits[a.Kind].Waiting != Queueing || a.Try || a.Attempts == 3 {", "nor is another owner used for a later try"},
+	{"internal/lock/queue.go", "\tif r.Shard.Traits[a.Kind].Waiting != Queueing || a.Try() {", "\tif r.Shard.Traits[a.Kind].Waiting != Queueing || a.Try() || a.Attempts == 3 {", "nor is another owner used for a later try"},
 	{"internal/lock/acquire.go", "\t\ta.keepsQueuePlace(c)\n", "\t\t_ = a\n", "who was refused leaves the queue when it gives up"},
 	{"internal/lock/events.go", "\tif !w.over {\n\t\tw.act(w.Message(), rd)\n", "\tif kind, _ := w.res.headKind(); !w.over && w.res.Shard.Traits[kind].Waiting != Queueing {\n\t\tw.act(w.Message(), rd)\n", "a waiter for a FairMutex hears that it is its turn"},
 	{"internal/driver/command.go", "verb == \"SPUBLISH\" || !t.Client.Clustered()", "true", "survives: one who lives asks again in time"},
