@@ -124,7 +124,7 @@ var mutants = []mutant{
 	// Extend, State, ForceUnlock.
 	{"internal/lock/extend.go", "\t\th.acknowledged(o.Sent, c.Lease)\n", "\t\th.acknowledged(o.Now, c.Lease)\n", "an Extend counts from its sending"},
 	{"internal/lock/extend.go", "\t\th.acknowledged(o.Sent, c.Lease)\n", "", "an Extend moves the end"},
-	{"internal/lock/extend.go", "\t\tx.dropped = true\n", "\t\th.extra.extend = nil\n", "an Extend that nobody waits for keeps its place until the reply"},
+	{"internal/lock/extend.go", "\t\tx.state = abandoned\n", "\t\th.extra.extend = nil\n", "an Extend that nobody waits for keeps its place until the reply"},
 	{"internal/lock/calls.go", "\tcase h.more().extend != nil:", "\tcase false:", "one Extend of a hold is sent at a time"},
 	{"internal/lock/hold_end.go", "\t\tx.extend.finish(h.extendable())\n", "", "the end of a hold ends its Extend"},
 	{"several_hold.go", "all[i].Await(ctx, patience)", "all[i].Err", "an Extend of several locks waits for all of them"},
