@@ -112,7 +112,7 @@ func (d *Compensation) Fired(now clock.Instant, rd *Ready) {
 // AlarmFired is called by the alarm: the sleep is over, or the lingering.
 func (w *Subscription) AlarmFired(rd *Ready) {
 	switch {
-	case w.over:
+	case w.over():
 	case w.linger:
 		w.end()
 		w.res.finishTransition()
@@ -126,35 +126,35 @@ func (w *Subscription) AlarmFired(rd *Ready) {
 
 // Subscribed is called when the server has confirmed the subscription.
 func (w *Subscription) Subscribed(rd *Ready) {
-	if !w.over {
+	if !w.over() {
 		w.act(w.Confirmed(), rd)
 	}
 }
 
 // OnMessage is called when a message has come over the channel.
 func (w *Subscription) OnMessage(rd *Ready) {
-	if !w.over {
+	if !w.over() {
 		w.act(w.Message(), rd)
 	}
 }
 
 // Woken is called on what wakeWriter has found.
 func (r *Entry) Woken(rd *Ready) {
-	if w := r.sub; w != nil && !w.over {
+	if w := r.sub; w != nil {
 		w.act(w.Event(false), rd)
 	}
 }
 
 // ConnectionLost is called when the connection of the channel was lost.
 func (w *Subscription) ConnectionLost(rd *Ready) {
-	if !w.over {
+	if !w.over() {
 		w.act(w.Disconnected(), rd)
 	}
 }
 
 // ChannelRefused is called when the server does not let this user listen: all who wait fail.
 func (w *Subscription) ChannelRefused(channel string, why error, rd *Ready) {
-	if w.over {
+	if w.over() {
 		return
 	}
 	r := w.res

@@ -116,7 +116,7 @@ func lookAfter(behind int) time.Duration {
 // CallsConfirmed is called when the server has confirmed the channel of the calls: the head asks where its place
 // is, for it may have missed one.
 func (w *Subscription) CallsConfirmed(rd *Ready) {
-	if w.over || w.stage != calling {
+	if w.over() || w.stage != calling {
 		return
 	}
 	w.stage = racing
@@ -128,7 +128,7 @@ func (w *Subscription) CallsConfirmed(rd *Ready) {
 func (w *Subscription) Called(rd *Ready) {
 	r, was := w.res, w.stage
 	switch {
-	case w.over:
+	case w.over():
 	case !w.queued:
 		// A join ran late, or its wait has ended: nobody needs that place, and it keeps others from the front.
 		if !r.withdraws() {
@@ -148,7 +148,7 @@ func (w *Subscription) Called(rd *Ready) {
 
 // CallsLost is called when the connection of the calls was lost.
 func (w *Subscription) CallsLost(rd *Ready) {
-	if w.over || !w.hearsCalls() {
+	if w.over() || !w.hearsCalls() {
 		return
 	}
 	w.stage = calling
@@ -160,7 +160,7 @@ func (w *Subscription) CallsLost(rd *Ready) {
 // CallsRefused is called when the server does not let this user listen for calls: it races as one in the front,
 // for this wait.
 func (w *Subscription) CallsRefused(rd *Ready) {
-	if !w.over {
+	if !w.over() {
 		w.stage = uncalled // and nothing is to be given up there
 		w.unqueue()
 		w.res.Advance(rd)

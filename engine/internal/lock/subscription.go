@@ -13,18 +13,16 @@ import (
 // so that a name in demand does not subscribe and unsubscribe at every turn.
 //
 // It is an object of its own because timers and channel events may arrive after the
-// entry has finished with it. Then over is set, and they do nothing.
+// entry has finished with it. Then it is over, and they do nothing.
 type Subscription struct {
 	waitq.HeadWait
 	turnEnds shortInstant // see handover.go
 	Handle   any          // the driver's
 	res      *Entry
 	stage    queueStage
-	kind     uint8 // of the queue
-	queued   bool  // the engine may have a place in the queue at the server: see queue.go
-	moving   bool  // the latest answer said that the slot of the name moves
-	over     bool
-	own      bool          // the channel is that of one owner
+	kind     uint8         // of the queue
+	queued   bool          // the engine may have a place in the queue at the server: see queue.go
+	moving   bool          // the latest answer said that the slot of the name moves
 	linger   bool          // nobody waits; the alarm ends the subscription
 	tries    uint8         // of a lock that polls, for the pause between them
 	holder   lockerr.Owner // who has refused the head, if that is known
@@ -32,6 +30,9 @@ type Subscription struct {
 
 // Entry is the name's.
 func (w *Subscription) Entry() *Entry { return w.res }
+
+// over reports whether the entry has finished with it.
+func (w *Subscription) over() bool { return w.res.sub != w }
 
 // LingerFor is how long a subscription outlives its last waiter.
 const LingerFor = time.Second
@@ -61,7 +62,6 @@ func (r *Entry) headKind() (kind uint8, polls bool) {
 // listen subscribes to the channel, once, unless the head polls.
 func (w *Subscription) listen() {
 	if kind, polls := w.res.headKind(); !polls && w.Listen() {
-		w.own = w.res.Shard.Traits[kind].Waiting == Queueing
 		w.res.Shard.emit(Effect{Kind: Listen, Subscription: w, Lock: kind, ID: w.res.First().owner()})
 	}
 }
@@ -73,7 +73,7 @@ const movingPoll = 100 * time.Millisecond
 // linger keeps the subscription for a moment after the last waiter left, then ends it.
 func (r *Entry) linger() {
 	w := r.sub
-	if !w.Listening() && !w.listensForCalls() || w.own || r.member != 0 || r.Shard.closing() {
+	if !w.Listening() && !w.listensForCalls() || r.member != 0 || r.Shard.closing() {
 		w.setTimer(0)
 		w.end()
 		return
@@ -103,7 +103,6 @@ func (w *Subscription) unlisten() {
 
 // end gives the subscription up.
 func (w *Subscription) end() {
-	w.over = true
 	w.unlisten()
 	if w.listensForCalls() {
 		w.effect(UnlistenForCalls)
