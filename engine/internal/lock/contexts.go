@@ -29,7 +29,7 @@ func (h *Hold) Bind(c Context) {
 
 // Unbind undoes Bind, unless the hold has ended.
 func (h *Hold) Unbind(c Context) {
-	if !h.ended && h.extra != nil {
+	if h.ended == notEnded && h.extra != nil {
 		h.extra.contexts.Remove(c)
 	}
 }
@@ -63,5 +63,5 @@ func (h *Hold) announce(rd *Ready) {
 
 // IsAnnounced reports whether h has ended and everybody knows.
 func (h *Hold) IsAnnounced() bool {
-	return h.ended && (h.extra == nil || h.extra.ending == 0)
+	return h.ended != notEnded && (h.extra == nil || h.extra.ending == 0)
 }

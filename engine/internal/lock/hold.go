@@ -32,7 +32,7 @@ type Hold struct {
 	Parent, child *Hold
 	count         int32
 	state         holdState
-	ended         bool         // it was released or lost
+	ended         ending
 	inheritsLease bool         // a child without a lease of its own: its parent's time counts
 	mustRelease   bool         // its grant is released, not handed over: see renewable, lengthens and GiveBack
 	place         int32        // in Grant.joined; -1: it has left
@@ -55,6 +55,15 @@ const (
 	over
 )
 
+// ending is how a hold left live. It changes once, so those who end the contexts read it without the lock.
+type ending uint8
+
+const (
+	notEnded ending = iota
+	unlocked
+	lost // for the reason in holdExtra.result
+)
+
 // holdExtra is what most holds never need.
 type holdExtra struct {
 	maxEnd, minEnd clock.Instant
@@ -69,9 +78,8 @@ type holdExtra struct {
 	token     int64  // the grant's fencing token, of the outermost hold
 	acked     int32  // replicas that had what validUntil counts from
 	ending    uint32 // how many have ended, of it and its re-entries, and their contexts have not
-	lost      bool
-	ofQuorum  bool  // it is one of several servers'
-	nextEnded *Hold // in a Ready
+	ofQuorum  bool   // it is one of several servers'
+	nextEnded *Hold  // in a Ready
 }
 
 // Context is what ends with a hold, before its release: a context, or a Hold.
@@ -141,10 +149,10 @@ func (h *Hold) watched() bool { return h.watchdog && h.Parent == nil }
 
 // Ending is why the hold has ended: released or lost; nil while it is live.
 func (h *Hold) Ending() error {
-	switch {
-	case !h.ended:
+	switch h.ended {
+	case notEnded:
 		return nil
-	case h.extra != nil && h.extra.lost:
+	case lost:
 		return h.extra.result
 	}
 	return lockerr.ErrReleased

@@ -106,10 +106,9 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, rd *Ready) {
 		}
 		return
 	}
-	h.ended = true
+	h.ended = unlocked
 	if loss != 0 {
-		x := h.more()
-		x.lost, x.result = true, why
+		h.ended, h.more().result = lost, why
 	}
 	h.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))
 	h.Entry.Shard.Count.Held--
