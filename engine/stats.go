@@ -139,9 +139,7 @@ func (e *Engine) inside() (in env.Snapshot) {
 		in.Out += l.Out
 		in.States = append(in.States, fmt.Sprintf("a lane, up %v: %d urgent, %d tries stalled, %d out", l.Lane.Up(), len(l.Urgent), len(l.Tries), l.Out))
 	}
-	e.pending.mu.Lock()
-	in.Many = len(e.pending.listed)
-	e.pending.mu.Unlock()
+	in.Many = len(e.pending.inOrder())
 	in.Watched = e.watches.Len() + e.counterWatches.Len() + e.pending.watches.Len()
 	return in
 }
