@@ -47,8 +47,8 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool, seen *observati
 	}
 	a.Shard = e.table.Shard(m.route)
 	a.Lease, a.Kind = o.lease, uint8(m.key.Kind)
-	if o.permits > 0 {
-		a.Permits = uint8(o.permits - 1)
+	if m.permits > 0 {
+		a.Permits = uint8(m.permits - 1)
 	}
 	if o.ackedGiven {
 		a.Acks = lock.Acks(o.acked)
@@ -131,7 +131,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	if ctx.Err() != nil {
 		return nil, e.failEarly(m, ctxwatch.CancelOf(ctx).NotAskedErr())
 	}
-	o, err := e.resolve(opts, once, m.key.Kind)
+	o, err := e.resolve(opts, once, m)
 	if err != nil {
 		return nil, e.failEarly(m, err)
 	}

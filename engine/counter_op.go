@@ -9,7 +9,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
-	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
@@ -166,7 +165,7 @@ func (a *counterOp[T]) check(ctx context.Context) (wait time.Duration, err error
 	case a.n < 0 && a.what != counter.Add:
 		return 0, lockerr.Invalid("a count must not be negative (%d)", a.n)
 	}
-	o, err := a.eng.resolve(a.options, a.once, kind.Mutex)
+	o, err := a.eng.resolve(a.options, a.once, Mutex{})
 	if err != nil {
 		return 0, err
 	}

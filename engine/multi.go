@@ -246,7 +246,7 @@ func (all *several) check(ctx context.Context, opts []Option, once bool) (o opti
 			if e.table.Closing() {
 				return o, nil, nil, m, ErrClosed // a majority without it would have to end with it
 			}
-			if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
+			if o, err = e.resolve(opts, once, m); err != nil {
 				return o, nil, nil, m, err
 			}
 			last = e

@@ -25,6 +25,8 @@ type Mutex struct {
 	route uint64
 	name  string
 	err   error // the name is not usable
+
+	permits int // that are wanted, of a PermitSemaphore
 }
 
 // maxName bounds a lock's name.
@@ -154,7 +156,7 @@ func (m Mutex) acquire(ctx context.Context, opts []Option, once bool) (*Hold, er
 }
 
 func (m Mutex) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
-	ctx, seen := m.home.observe(ctx, m.acquisition(opts, once), false)
+	ctx, seen := m.home.observe(ctx, m.acquisition(once), false)
 	defer finishSync(seen, &h, &err, dropHold)
 	return m.await(ctx, opts, once, seen)
 }
@@ -190,7 +192,7 @@ func (m Mutex) acquireAsync(ctx context.Context, opts []Option, once bool) (fut 
 	}
 	var seen *observation
 	if m.home.observer != nil {
-		ctx, seen = m.home.observe(ctx, m.acquisition(opts, once), true)
+		ctx, seen = m.home.observe(ctx, m.acquisition(once), true)
 		defer finishFuture(seen, &fut)
 	}
 	a, err := m.home.lock(ctx, m, opts, once, true, seen)

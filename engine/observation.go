@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/watchdog"
@@ -75,18 +74,8 @@ const (
 )
 
 // acquisition is what an Observer is told of it.
-func (m Mutex) acquisition(opts []Option, once bool) Acquisition {
-	a := Acquisition{Kind: m.key.Kind.String(), Name: m.name, Try: once}
-	if m.key.Kind == kind.Permit {
-		var o options
-		for _, one := range opts {
-			if one != nil {
-				one.apply(&o)
-			}
-		}
-		a.Permits = o.permits
-	}
-	return a
+func (m Mutex) acquisition(once bool) Acquisition {
+	return Acquisition{Kind: m.key.Kind.String(), Name: m.name, Permits: m.permits, Try: once}
 }
 
 // The kinds of a whole.
@@ -121,7 +110,7 @@ func (m Mutex) observePart(whole string, once bool) *observation {
 	if m.home.observer == nil {
 		return nil
 	}
-	o := &observation{Acquisition: m.acquisition(nil, once), home: m.home, queued: true}
+	o := &observation{Acquisition: m.acquisition(once), home: m.home, queued: true}
 	o.PartOf = whole
 	return o
 }

@@ -35,7 +35,6 @@ type options struct {
 	backoffGiven bool
 	outage       time.Duration
 	outageGiven  bool
-	permits      int // of a PermitSemaphore
 	origin       *lock.Origin
 }
 
@@ -128,9 +127,10 @@ func (n nonReentrant) String() string               { return "NonReentrant()" }
 func (n nonReentrant) Format(f fmt.State, c rune)   { redact.Format(f, c, n.String()) }
 func (n nonReentrant) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// resolve applies the options of an acquisition of that kind, and checks them together.
-func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) {
-	if len(opts) == 0 {
+// resolve applies the options of an acquisition of m, and checks them together.
+func (e *Engine) resolve(opts []Option, try bool, m Mutex) (options, error) {
+	k := m.key.Kind
+	if len(opts) == 0 && k != kind.Permit {
 		return options{}, nil // and nothing escapes
 	}
 	var o options
@@ -165,8 +165,8 @@ func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) 
 		return o, lockerr.Invalid("MinHold (%v) must not exceed Lease (%v)", o.minHold, o.lease)
 	case o.minGiven && k == kind.Read:
 		return o, lockerr.Invalid("MinHold does not go with a reader: it keeps others out, and a read lock lets other readers in")
-	case k == kind.Permit && (o.permits < 1 || o.permits > script.MaxPermits):
-		return o, lockerr.Invalid("a number of permits (%d) must be between 1 and %d", o.permits, script.MaxPermits)
+	case k == kind.Permit && (m.permits < 1 || m.permits > script.MaxPermits):
+		return o, lockerr.Invalid("a number of permits (%d) must be between 1 and %d", m.permits, script.MaxPermits)
 	case o.minGiven && k == kind.Permit:
 		return o, lockerr.Invalid("MinHold does not go with a PermitSemaphore: it keeps a lock taken, and other permits are there to be had")
 	case o.nonReentrant && k == kind.Permit:

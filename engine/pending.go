@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -128,43 +127,39 @@ type pendingOps struct {
 
 	mu     sync.Mutex
 	closed bool
-	listed map[*pendingOp]uint64 // and in which order
-	count  uint64
+	listed waitq.Set[*pendingOp]
 }
 
 // add lists one, unless the engine is closing.
 func (all *pendingOps) add(t *pendingOp) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if all.closed {
-		return false
+	if !all.closed {
+		all.listed.Add(t)
 	}
-	if all.listed == nil {
-		all.listed = make(map[*pendingOp]uint64)
-	}
-	all.count++
-	all.listed[t] = all.count
-	return true
+	return !all.closed
+}
+
+// inOrder are those that are listed, in the order in which they came.
+func (all *pendingOps) inOrder() []*pendingOp {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.listed.InOrder()
 }
 
 // redLocks are the RedLocks that are listed.
 func (all *pendingOps) redLocks() (list []*severalAcquisition) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	for t := range all.listed {
+	for _, t := range all.inOrder() {
 		if q, is := t.of.(*severalAcquisition); is && q.Policy == quorum.Majority {
 			list = append(list, q)
 		}
 	}
-	slices.SortFunc(list, func(a, b *severalAcquisition) int {
-		return cmp.Compare(all.listed[&a.pendingOp], all.listed[&b.pendingOp])
-	})
 	return list
 }
 
 func (all *pendingOps) remove(t *pendingOp) {
 	all.mu.Lock()
-	delete(all.listed, t)
+	all.listed.Remove(t)
 	all.mu.Unlock()
 }
 
@@ -172,11 +167,8 @@ func (all *pendingOps) remove(t *pendingOp) {
 func (all *pendingOps) close() {
 	all.mu.Lock()
 	all.closed = true
-	listed := all.listed
-	all.listed = nil
 	all.mu.Unlock()
-	inOrder := slices.SortedFunc(maps.Keys(listed), func(a, b *pendingOp) int { return cmp.Compare(listed[a], listed[b]) })
-	for _, t := range inOrder {
+	for _, t := range all.inOrder() {
 		t.GiveUp(lockerr.Cancel{Cause: ErrClosed})
 	}
 }

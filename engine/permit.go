@@ -51,28 +51,40 @@ func (s PermitSemaphore) Name() string { return s.m.name }
 // Acquire fails, the error is a *NotAcquiredError; permits that the server may have granted
 // anyway are given back.
 func (s PermitSemaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Hold, error) {
-	return s.m.acquire(ctx, ofSize(n, opts), false)
+	return s.of(n).acquire(ctx, opts, false)
 }
 
 // TryAcquire is for one answer, as TryLock, and never waits for permits. If there are too few, the error
 // is a *NotAcquiredError that Is ErrHeld; if nobody has said how many there are, ErrNoPermits.
 func (s PermitSemaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (*Hold, error) {
-	return s.m.acquire(ctx, ofSize(n, opts), true)
+	return s.of(n).acquire(ctx, opts, true)
 }
 
 // AcquireAsync is Acquire without the waiting. Abandon a future that you no longer want.
 func (s PermitSemaphore) AcquireAsync(ctx context.Context, n int, opts ...Option) *Future[*Hold] {
-	return s.m.acquireAsync(ctx, ofSize(n, opts), false)
+	return s.of(n).acquireAsync(ctx, opts, false)
 }
 
 // TryAcquireAsync is TryAcquire without waiting for the server's answer.
 func (s PermitSemaphore) TryAcquireAsync(ctx context.Context, n int, opts ...Option) *Future[*Hold] {
-	return s.m.acquireAsync(ctx, ofSize(n, opts), true)
+	return s.of(n).acquireAsync(ctx, opts, true)
 }
 
 // Permits returns n permits of the semaphore as a Lock: Lock and LockAsync are Acquire, TryLock and
 // TryLockAsync TryAcquire, and Do runs a function while they are held.
-func (s PermitSemaphore) Permits(n int) Lock { return permitLock{s, n} }
+func (s PermitSemaphore) Permits(n int) Lock { return permitLock{s.of(n)} }
+
+// permitLock is a number of permits of a semaphore as a Lock, and nothing else that a Mutex is.
+type permitLock struct{ lockMethods }
+
+type lockMethods = Lock // the name of a field that is none of its methods
+
+// of is what acquires n permits.
+func (s PermitSemaphore) of(n int) Mutex {
+	m := s.m
+	m.permits = n
+	return m
+}
 
 // TrySetPermits gives a semaphore that does not exist n permits, and reports whether it did. It
 // leaves one that exists as it is. It is sent once: if its answer is lost, or does not come within
@@ -200,48 +212,4 @@ func (s PermitSemaphore) fits() error {
 		return errKindConflict(sh, s.m.key.Name)
 	}
 	return nil
-}
-
-// ofSize has the options of an Acquire of so many.
-func ofSize(n int, opts []Option) []Option {
-	return append(opts[:len(opts):len(opts)], permitCount(n))
-}
-
-// permitCount is how many permits are asked for. Its place is at the end of the options, where
-// nobody else can put one.
-type permitCount int
-
-func (n permitCount) apply(o *options) { o.permits = int(n) }
-
-// permitLock is a number of permits of a semaphore as a Lock.
-type permitLock struct {
-	PermitSemaphore
-	n int
-}
-
-// Lock implements Lock, as the methods below do.
-func (l permitLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.Acquire(ctx, l.n, opts...)
-}
-
-func (l permitLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
-	return l.TryAcquire(ctx, l.n, opts...)
-}
-
-func (l permitLock) LockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
-	return l.AcquireAsync(ctx, l.n, opts...)
-}
-
-func (l permitLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
-	return l.TryAcquireAsync(ctx, l.n, opts...)
-}
-
-func (l permitLock) Do(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) error {
-	h, err := l.Lock(ctx, opts...)
-	return lockedRun(ctx, h, err, fn)
-}
-
-func (l permitLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) (ran bool, err error) {
-	h, err := l.TryLock(ctx, opts...)
-	return triedRun(ctx, h, err, fn)
 }

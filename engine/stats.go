@@ -10,7 +10,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/wheel"
 )
 
 // Stats is a snapshot of an engine. (plugin/pawlprom shows it to Prometheus, beside what an Observer is told.) Its parts are not taken at the same instant. Permits of a
@@ -64,39 +63,31 @@ type Stats struct {
 // Stats returns a snapshot. It looks at every hold, which takes some 50 ns each: cheap, but not cheap
 // enough for a hot path.
 func (e *Engine) Stats() Stats {
-	s := Stats{Lost: make(map[LostReason]uint64)}
-	n := e.table.Counters()
-	s.Held, s.Waiting, s.OldestHold = n.Held, n.Pending, e.table.OldestHold()
-	s.Acquired, s.Released, s.Renewed, s.NotAcquired = n.Acquired, n.Released, n.Renewed, n.NotAcquired
-	s.HandedOver = n.HandedOver
-	s.Compensations, s.InDoubt, s.UnknownOutcomes = n.Compensations, n.InDoubt, n.Unknown
-	s.Leaked, s.NotAcked = n.Leaked, n.Unacked
-	for reason, n := range n.Lost {
+	locks, counts, client := e.table.Counters(), e.table.Counted(), e.table.Client.Stats()
+	s := Stats{
+		Held: locks.Held + counts.Held, Waiting: locks.Pending + counts.Pending,
+		InFlight: client.InFlight, Channels: client.Channels,
+		OldestHold: e.table.OldestHold(),
+		Acquired:   locks.Acquired + counts.Acquired, Released: locks.Released + counts.Released, Renewed: locks.Renewed,
+		NotAcquired: locks.NotAcquired + counts.NotAcquired,
+		Lost:        make(map[LostReason]uint64), HandedOver: locks.HandedOver,
+		Compensations: locks.Compensations, InDoubt: locks.InDoubt,
+		UnknownOutcomes: locks.Unknown + counts.Unknown, NotAcked: locks.Unacked, Leaked: locks.Leaked,
+		EventsDropped: e.eventsDropped.Load(),
+		Commands:      client.Commands, Messages: client.Messages, BytesIn: client.BytesIn, BytesOut: client.BytesOut,
+		Redirects: client.Redirects, Reconnects: client.Reconnects,
+		WheelRebuilds: e.table.Timers.Stats().Rebuilds.Total(),
+	}
+	locks.Lost[EngineClosed] += counts.Revoked
+	for reason, n := range locks.Lost {
 		if n > 0 {
 			s.Lost[LostReason(reason)] = n
 		}
 	}
-	counts := e.table.Counted()
-	s.Held += counts.Held
-	s.Waiting += counts.Pending
-	s.Acquired += counts.Acquired
-	s.Released += counts.Released
-	s.NotAcquired += counts.NotAcquired
-	s.UnknownOutcomes += counts.Unknown
-	if counts.Revoked > 0 {
-		s.Lost[EngineClosed] += counts.Revoked
-	}
-	c := e.table.Client.Stats()
-	s.InFlight, s.Channels = c.InFlight, c.Channels
 	if e.table.Listener.Listening() {
 		s.Channels-- // that of questions
 	}
-	s.Commands, s.Messages, s.BytesIn, s.BytesOut, s.Reconnects = c.Commands, c.Messages, c.BytesIn, c.BytesOut, c.Reconnects
 	s.Connected, s.DownSince = e.connected()
-	var w wheel.Stats = e.table.Timers.Stats()
-	s.Redirects = c.Redirects
-	s.WheelRebuilds = w.Rebuilds.Total()
-	s.EventsDropped = e.eventsDropped.Load()
 	return s
 }
 
@@ -139,9 +130,7 @@ func (e *Engine) inside() (in env.Snapshot) {
 		in.Out += l.Out
 		in.States = append(in.States, fmt.Sprintf("a lane, up %v: %d urgent, %d tries stalled, %d out", l.Lane.Up(), len(l.Urgent), len(l.Tries), l.Out))
 	}
-	e.pending.mu.Lock()
-	in.Many = len(e.pending.listed)
-	e.pending.mu.Unlock()
+	in.Many = len(e.pending.inOrder())
 	in.Watched = e.watches.Len() + e.counterWatches.Len() + e.pending.watches.Len()
 	return in
 }

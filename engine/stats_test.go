@@ -109,7 +109,7 @@ func TestObserver_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
 	leakCheck := new(chronicle)
 	e := open(t, server(t).URL(), leakCheck.observe)
 	m := e.Mutex("x")
-	_, seen := e.observe(ctxT(t), m.acquisition(nil, false), true)
+	_, seen := e.observe(ctxT(t), m.acquisition(false), true)
 	a := e.newAcquisition(m, options{}, true, seen)
 	now := e.clock.Now()
 	var rd lock.Ready

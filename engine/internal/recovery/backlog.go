@@ -107,26 +107,10 @@ func (b *backlog) recheck() bool {
 	return first
 }
 
-// after is what follows an answer.
-type after uint8
-
-const (
-	nothing      after = iota
-	advance            // with the next ones
-	recheckLater       // in a moment: nobody else may be out to come back here (a full lane, say)
-)
-
-// answered counts an answer, or that there was nothing to send.
-func (b *backlog) answered(works bool) after {
+// answered counts an answer, or that there was nothing to send. It reports whether anything waits.
+func (b *backlog) answered() (more bool) {
 	b.out--
-	switch {
-	case !b.waiting():
-		return nothing
-	case works:
-		return advance
-	default:
-		return recheckLater
-	}
+	return b.waiting()
 }
 
 // sweep forgets the names that nobody wants any more. It returns how many are left.

@@ -133,7 +133,7 @@ func TestNoMoreThanTheBoundIsOut(t *testing.T) {
 	if sent != maxTries || b.out != maxTries {
 		t.Errorf("%d were sent, %d are out", sent, b.out)
 	}
-	b.answered(true)
+	b.answered()
 	if b.next(true, 0).name() == "" || b.next(true, 0).name() != "" {
 		t.Error("an answer makes room for one")
 	}
@@ -184,26 +184,21 @@ func TestALaneIsKickedOnce(t *testing.T) {
 	}
 }
 
-func TestWhatFollowsAnAnswer(t *testing.T) {
+func TestBacklog_Answered_CountsItAndSaysWhetherAnythingWaits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		b     backlog
-		works bool
-		want  after
+		b    backlog
+		want bool
 	}{
-		"nothing waits":                 {backlog{out: 1}, true, nothing},
-		"nothing waits, a dead lane":    {backlog{out: 1}, false, nothing},
-		"a try waits":                   {backlog{out: 1, tries: some(1, "t")}, true, advance},
-		"a try waits, a dead lane":      {backlog{out: 1, tries: some(1, "t")}, false, recheckLater},
-		"something urgent waits":        {backlog{out: 1, urgent: some(1, "u")}, true, advance},
-		"something urgent, a dead lane": {backlog{out: 1, urgent: some(1, "u")}, false, recheckLater},
-		"a past release waits":          {backlog{out: 1, resend: somePast(1)}, true, advance},
-		"a past one, a dead lane":       {backlog{out: 1, resend: somePast(1)}, false, recheckLater},
-		"others are out":                {backlog{out: 9, tries: some(1, "t")}, false, recheckLater},
+		"nothing waits":          {backlog{out: 1}, false},
+		"a try waits":            {backlog{out: 1, tries: some(1, "t")}, true},
+		"something urgent waits": {backlog{out: 1, urgent: some(1, "u")}, true},
+		"a past release waits":   {backlog{out: 1, resend: somePast(1)}, true},
+		"others are out":         {backlog{out: 9, tries: some(1, "t")}, true},
 	} {
 		out := test.b.out
-		if got := test.b.answered(test.works); got != test.want || test.b.out != out-1 {
-			t.Errorf("%s: %d, want %d; %d are out", name, got, test.want, test.b.out)
+		if got := test.b.answered(); got != test.want || test.b.out != out-1 {
+			t.Errorf("%s: %v, want %v; %d are out", name, got, test.want, test.b.out)
 		}
 	}
 }

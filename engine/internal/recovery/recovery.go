@@ -175,13 +175,13 @@ func (v *Recovery) Answered(pace *lock.Throttle, works bool) {
 
 func (v *Recovery) answered(l *lane, works bool) {
 	v.mu.Lock()
-	then := l.answered(works)
-	if then == recheckLater {
+	more := l.answered()
+	if more && !works { // nobody else may be out to come back here (a full lane, say)
 		l.recheckLocked()
 	}
 	v.scheduleLocked(l)
 	v.mu.Unlock()
-	if then == advance {
+	if more && works {
 		v.resume(l.id)
 	}
 }

@@ -141,7 +141,7 @@ func (m *releaseLog) rerouted() {
 			return m.client.ServerOf(m.client.Route(r.Name)) != server
 		})
 		m.mu.Lock()
-		if s.first != nil {
+		if len(s.pages) > 0 {
 			m.recordLocked(server, newest).prepend(&s.ring)
 		}
 		m.mu.Unlock()

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
@@ -36,13 +37,10 @@ func (r *Release) rest(now clock.Instant) time.Duration {
 // ring are the releases of one server, about in the order of their answers. A page that is
 // dropped is used again, so a steady stream of releases makes no garbage.
 type ring struct {
-	first, last *page // none of them is empty
-	n           int
-	spare       *page
+	pages []*page // none of them is empty
 }
 
 type page struct {
-	next *page
 	n    int
 	list [256]Release
 }
@@ -50,79 +48,52 @@ type page struct {
 func (p *page) newest() *Release { return &p.list[p.n-1] }
 
 // newest is the latest of all, which are at least one.
-func (s *ring) newest() *Release { return s.last.newest() }
+func (s *ring) newest() *Release { return s.pages[len(s.pages)-1].newest() }
 
 // push adds a release, and may drop what is older than keep.
 func (s *ring) push(r *Release, keep time.Duration) {
-	if s.last == nil || s.last.n == len(s.last.list) {
+	if n := len(s.pages); n == 0 || s.pages[n-1].n == len(s.pages[n-1].list) {
 		s.turn(r.At, keep)
 	}
-	s.last.list[s.last.n] = *r
-	s.last.n++
+	last := s.pages[len(s.pages)-1]
+	last.list[last.n] = *r
+	last.n++
 }
 
 // turn begins a page, and drops the oldest ones if they are too old or too many.
 func (s *ring) turn(now clock.Instant, keep time.Duration) {
-	for s.first != nil && (now.Sub(s.first.newest().At) > keep || s.n*len(s.first.list) >= rememberMost) {
-		s.spare, s.first = s.first, s.first.next
-		s.n--
+	var p *page
+	old := 0
+	for left := len(s.pages); left > 0 && (now.Sub(s.pages[old].newest().At) > keep || left*len(p.list) >= rememberMost); left-- {
+		p = s.pages[old]
+		old++
 	}
-	p := s.spare
-	s.spare = nil
 	if p == nil {
 		p = new(page)
 	}
 	*p = page{}
-	s.append(p)
-}
-
-// append adds a page that has no next one.
-func (s *ring) append(p *page) {
-	if s.first == nil {
-		s.first = p
-	} else {
-		s.last.next = p
-	}
-	s.last = p
-	s.n++
+	s.pages = append(slices.Delete(s.pages, 0, old), p)
 }
 
 // takeOut removes what has moved to another server. It returns what of that is due there:
 // what is not older than keep, counted from the latest of all.
 func (s *ring) takeOut(keep time.Duration, moved func(*Release) bool) (due []Release) {
 	since := s.newest().At.Add(-keep)
-	all := s.first
-	s.first, s.last, s.n = nil, nil, 0
-	for p := all; p != nil; {
-		next := p.next
-		n := 0
-		for i := range p.list[:p.n] {
-			r := &p.list[i]
-			switch {
-			case !moved(r):
-				p.list[n] = *r
-				n++
-			case r.At >= since:
-				due = append(due, *r)
+	s.pages = slices.DeleteFunc(s.pages, func(p *page) bool {
+		p.n = len(slices.DeleteFunc(p.list[:p.n], func(r Release) bool {
+			out := moved(&r)
+			if out && r.At >= since {
+				due = append(due, r)
 			}
-		}
-		clear(p.list[n:])
-		if p.n, p.next = n, nil; n > 0 {
-			s.append(p)
-		}
-		p = next
-	}
+			return out
+		}))
+		return p.n == 0
+	})
 	return due
 }
 
-// prepend puts older ones in front, which are at least one.
-func (s *ring) prepend(older *ring) {
-	if older.last.next = s.first; s.first == nil {
-		s.last = older.last
-	}
-	s.first = older.first
-	s.n += older.n
-}
+// prepend puts older ones in front.
+func (s *ring) prepend(older *ring) { s.pages = append(older.pages, s.pages...) }
 
 // forgetAt says when to look at a server again whose latest release was answered at an
 // instant: never (0), and nothing need be remembered any more, if the server has been there,

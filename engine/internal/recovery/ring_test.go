@@ -19,11 +19,10 @@ func (s *ring) fill(n int, at clock.Instant, keep time.Duration) {
 
 // count counts the releases and the pages that are there.
 func (s *ring) count() (releases, pages int) {
-	for p := s.first; p != nil; p = p.next {
+	for _, p := range s.pages {
 		releases += p.n
-		pages++
 	}
-	return releases, pages
+	return releases, len(s.pages)
 }
 
 // A page that is begun is the occasion to drop whole pages.
@@ -50,9 +49,8 @@ func TestWhatIsDroppedWhenAPageIsTurned(t *testing.T) {
 			var s ring
 			s.fill(test.pages*full, start, keep)
 			s.fill(1, start.Add(test.later), keep)
-			n, pages := s.count()
-			if n != test.left || pages != s.n || s.newest().At != start.Add(test.later) {
-				t.Errorf("%d releases, want %d; in %d pages, counted %d", n, test.left, pages, s.n)
+			if n, pages := s.count(); n != test.left || s.newest().At != start.Add(test.later) {
+				t.Errorf("%d releases, want %d; in %d pages", n, test.left, pages)
 			}
 		})
 	}
@@ -76,9 +74,9 @@ func TestADroppedPageIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	var s ring
 	s.fill(full, 0, time.Second)
-	old := s.first
+	old := s.pages[0]
 	s.fill(1, clock.Instant(time.Minute), time.Second)
-	if s.first != old || s.first.n != 1 || s.first.list[1] != (Release{}) {
+	if s.pages[0] != old || old.n != 1 || old.list[1] != (Release{}) {
 		t.Error("the page is not used again, or not empty")
 	}
 }
@@ -93,8 +91,8 @@ func TestReleasesOfSomeSlotsAreTakenOut(t *testing.T) {
 	}
 	seen := 0
 	moved := s.takeOut(keep, func(r *Release) bool { seen++; return r.ID%3 == 0 })
-	if seen != 1000 || s.n != 4 {
-		t.Errorf("%d seen, %d pages", seen, s.n)
+	if seen != 1000 || len(s.pages) != 4 {
+		t.Errorf("%d seen, %d pages", seen, len(s.pages))
 	}
 	for _, r := range moved {
 		if r.ID%3 != 0 || r.At < clock.Instant((999*6-5000)*time.Millisecond) {
@@ -108,7 +106,7 @@ func TestReleasesOfSomeSlotsAreTakenOut(t *testing.T) {
 	next.push(&Release{ID: 2000}, keep)
 	next.prepend(&s)
 	last, n := int64(-1), 0
-	for p := next.first; p != nil; p = p.next {
+	for _, p := range next.pages {
 		for _, r := range p.list[:p.n] {
 			if r.ID <= last || r.ID%3 == 0 {
 				t.Fatalf("%d behind %d", r.ID, last)
@@ -117,10 +115,10 @@ func TestReleasesOfSomeSlotsAreTakenOut(t *testing.T) {
 			n++
 		}
 	}
-	if n != 667 || next.last.newest().ID != 2000 || next.n != 5 {
-		t.Errorf("%d are left, in %d pages", n, next.n)
+	if n != 667 || next.newest().ID != 2000 || len(next.pages) != 5 {
+		t.Errorf("%d are left, in %d pages", n, len(next.pages))
 	}
-	if moved := next.takeOut(keep, func(*Release) bool { return true }); next.first != nil || next.last != nil || next.n != 0 || len(moved) == 0 {
+	if moved := next.takeOut(keep, func(*Release) bool { return true }); len(next.pages) != 0 || len(moved) == 0 {
 		t.Error("something is left")
 	}
 }
@@ -155,7 +153,7 @@ func TestWhichPastReleasesAreDue(t *testing.T) {
 			for _, r := range s.takeOut(keep, func(r *Release) bool { return test.which[r.ID] == moved }) {
 				due = append(due, r.ID)
 			}
-			for p := s.first; p != nil; p = p.next {
+			for _, p := range s.pages {
 				for _, r := range p.list[:p.n] {
 					left = append(left, r.ID)
 				}

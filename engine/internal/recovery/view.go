@@ -36,7 +36,7 @@ func (v *Recovery) View() (view View) {
 	defer m.mu.Unlock()
 	for _, s := range m.mu.servers {
 		view.Servers++
-		for p := s.first; p != nil; p = p.next {
+		for _, p := range s.pages {
 			view.Releases += p.n
 		}
 	}

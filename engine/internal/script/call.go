@@ -20,31 +20,6 @@ type Owner struct {
 // String returns the owner as it stands in the lock's hash.
 func (o Owner) String() string { return o.Engine + ":" + strconv.FormatInt(o.ID, 10) + o.Suffix }
 
-// appendTo appends the owner as a bulk string.
-func (o Owner) appendTo(dst []byte) []byte {
-	dst = appendLength(dst, o.length())
-	return append(o.appendText(dst), '\r', '\n')
-}
-
-// appendText appends the owner as String has it, and length is that of it.
-func (o Owner) appendText(dst []byte) []byte {
-	dst = append(dst, o.Engine...)
-	dst = append(dst, ':')
-	dst = strconv.AppendInt(dst, o.ID, 10)
-	return append(dst, o.Suffix...)
-}
-
-func (o Owner) length() int {
-	var digits [20]byte
-	return len(o.Engine) + 1 + len(strconv.AppendInt(digits[:0], o.ID, 10)) + len(o.Suffix)
-}
-
-func appendLength(dst []byte, n int) []byte {
-	dst = append(dst, '$')
-	dst = strconv.AppendInt(dst, int64(n), 10)
-	return append(dst, '\r', '\n')
-}
-
 // Milliseconds rounds up: a lease must not turn into PEXPIRE 0, which deletes.
 func Milliseconds(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
@@ -64,75 +39,102 @@ func (c Channel) Name() string { return Companion(c.Prefix, c.Lock) }
 // Companion names a key or a channel that belongs to a lock, after Redisson's rule: the
 // lock's name in braces, unless it has a brace already.
 func Companion(prefix, lock string) string {
-	if tagged(lock) {
-		return prefix + ":" + lock
+	open, end := braces(lock)
+	return prefix + ":" + open + lock + end
+}
+
+// braces are what surrounds a lock's name in the names of its companions.
+func braces(lock string) (open, end string) {
+	if strings.IndexByte(lock, '{') >= 0 {
+		return "", ""
 	}
-	return prefix + ":{" + lock + "}"
+	return "{", "}"
 }
 
-func tagged(lock string) bool { return strings.IndexByte(lock, '{') >= 0 }
+// command is one as far as it is encoded. Its keys and arguments are appended in their order, one bulk
+// string each.
+type command []byte
 
-// appendCompanion appends the name of one as a bulk string.
-func appendCompanion(dst []byte, prefix, lock string) []byte {
-	open, end := ":{", "}"
-	if tagged(lock) {
-		open, end = ":", ""
+// call appends the head of a call with the given numbers of keys and arguments.
+func (s *Script) call(dst []byte, form resp.ScriptForm, keys, args int) command {
+	dst = wire.AppendArrayHeader(dst, 3+keys+args)
+	return command(append(dst, s.verb[form]...)).number(int64(keys))
+}
+
+func (c command) text(s string) command  { return wire.AppendBulk(c, s) }
+func (c command) number(n int64) command { return wire.AppendBulkInt(c, n) }
+
+// flag appends 1 or an empty string.
+func (c command) flag(yes bool) command {
+	if yes {
+		return c.text("1")
 	}
-	dst = appendLength(dst, len(prefix)+len(open)+len(lock)+len(end))
-	dst = append(dst, prefix...)
-	dst = append(dst, open...)
-	dst = append(dst, lock...)
-	dst = append(dst, end...)
-	return append(dst, '\r', '\n')
+	return c.text("")
 }
 
-// appendTo appends the name and the verb as two bulk strings.
-func (c Channel) appendTo(dst []byte) []byte {
-	return wire.AppendBulk(appendCompanion(dst, c.Prefix, c.Lock), c.Verb)
+// milliseconds appends a duration; see Milliseconds.
+func (c command) milliseconds(d time.Duration) command { return c.number(Milliseconds(d)) }
+
+// joined appends one bulk string that is made of parts.
+func (c command) joined(parts ...string) command {
+	n := 0
+	for _, part := range parts {
+		n += len(part)
+	}
+	c = append(strconv.AppendInt(append(c, '$'), int64(n), 10), '\r', '\n')
+	for _, part := range parts {
+		c = append(c, part...)
+	}
+	return append(c, '\r', '\n')
 }
+
+// owner appends an owner as String has it.
+func (c command) owner(o Owner) command {
+	var digits [20]byte
+	return c.joined(o.Engine, ":", string(strconv.AppendInt(digits[:0], o.ID, 10)), o.Suffix)
+}
+
+// ownerIf appends an owner, or an empty string if there is none.
+func (c command) ownerIf(is bool, o Owner) command {
+	if is {
+		return c.owner(o)
+	}
+	return c.text("")
+}
+
+// companion appends the name of one.
+func (c command) companion(prefix, lock string) command {
+	open, end := braces(lock)
+	return c.joined(prefix, ":", open, lock, end)
+}
+
+// channel appends the name of a channel and the verb.
+func (c command) channel(to Channel) command { return c.companion(to.Prefix, to.Lock).text(to.Verb) }
 
 // AppendAcquire appends acquire(owner, lease).
 func AppendAcquire(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration) []byte {
-	dst = Acquire.begin(dst, form, 1, 2)
-	dst = wire.AppendBulk(dst, key)
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	return o.appendTo(dst)
+	return Acquire.call(dst, form, 1, 2).text(key).milliseconds(lease).owner(o)
 }
 
 // AppendReenter appends re-enter(owner, lease, count).
 func AppendReenter(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration, count int) []byte {
-	dst = Reenter.begin(dst, form, 1, 3)
-	dst = wire.AppendBulk(dst, key)
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	dst = o.appendTo(dst)
-	return wire.AppendBulkInt(dst, int64(count))
+	return Reenter.call(dst, form, 1, 3).text(key).milliseconds(lease).owner(o).number(int64(count))
 }
 
 // AppendLeave appends release(owner, count) with count >= 1.
 func AppendLeave(dst []byte, form resp.ScriptForm, key string, o Owner, count int) []byte {
-	dst = Leave.begin(dst, form, 1, 2)
-	dst = wire.AppendBulk(dst, key)
-	dst = o.appendTo(dst)
-	return wire.AppendBulkInt(dst, int64(count))
+	return Leave.call(dst, form, 1, 2).text(key).owner(o).number(int64(count))
 }
 
 // AppendRelease appends release(owner, 0), which announces itself on c.
 func AppendRelease(dst []byte, form resp.ScriptForm, key string, o Owner, c Channel) []byte {
-	dst = Release.begin(dst, form, 1, 3)
-	dst = wire.AppendBulk(dst, key)
-	dst = o.appendTo(dst)
-	return c.appendTo(dst)
+	return Release.call(dst, form, 1, 3).text(key).owner(o).channel(c)
 }
 
 // AppendRetire appends retire(owner, rest): the lock stays taken for rest, by
 // nobody. It announces itself on c.
 func AppendRetire(dst []byte, form resp.ScriptForm, key string, o, nobody Owner, rest time.Duration, c Channel) []byte {
-	dst = Retire.begin(dst, form, 1, 5)
-	dst = wire.AppendBulk(dst, key)
-	dst = o.appendTo(dst)
-	dst = wire.AppendBulkInt(dst, Milliseconds(rest))
-	dst = nobody.appendTo(dst)
-	return c.appendTo(dst)
+	return Retire.call(dst, form, 1, 5).text(key).owner(o).milliseconds(rest).owner(nobody).channel(c)
 }
 
 // AppendSeveral appends several: release(owner, 0) for each of the owners, and then
@@ -142,36 +144,25 @@ func AppendSeveral(dst []byte, form resp.ScriptForm, key string, owners []Owner,
 	if counts = counts && lease != 0; counts { // a release has one key: see release.lua
 		keys = 2
 	}
-	dst = Several.begin(dst, form, keys, 4+len(owners))
-	dst = wire.AppendBulk(dst, key)
+	to := Several.call(dst, form, keys, 4+len(owners)).text(key)
 	if counts {
-		dst = appendCompanion(dst, TokenPrefix, key)
+		to = to.companion(TokenPrefix, key)
 	}
-	dst = c.appendTo(dst)
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	if lease != 0 {
-		dst = taker.appendTo(dst)
-	} else {
-		dst = wire.AppendBulk(dst, "")
-	}
+	to = to.channel(c).milliseconds(lease).ownerIf(lease != 0, taker)
 	for _, o := range owners {
-		dst = o.appendTo(dst)
+		to = to.owner(o)
 	}
-	return dst
+	return to
 }
 
 // AppendForce appends force(owner or ""), which announces itself on c.
 func AppendForce(dst []byte, form resp.ScriptForm, key, owner string, c Channel) []byte {
-	dst = Force.begin(dst, form, 1, 3)
-	dst = wire.AppendBulk(dst, key)
-	dst = wire.AppendBulk(dst, owner)
-	return c.appendTo(dst)
+	return Force.call(dst, form, 1, 3).text(key).text(owner).channel(c)
 }
 
 // AppendState appends state().
 func AppendState(dst []byte, form resp.ScriptForm, key string) []byte {
-	dst = State.begin(dst, form, 1, 0)
-	return wire.AppendBulk(dst, key)
+	return State.call(dst, form, 1, 0).text(key)
 }
 
 // Renewal is one lock of a renew call.
@@ -183,13 +174,17 @@ type Renewal struct {
 
 // AppendRenew appends renew for every lock of the list.
 func AppendRenew(dst []byte, form resp.ScriptForm, list []Renewal) []byte {
-	dst = Renew.begin(dst, form, len(list), 2*len(list))
+	to := Renew.call(dst, form, len(list), 2*len(list))
 	for i := range list {
-		dst = wire.AppendBulk(dst, list[i].Key)
+		to = to.text(list[i].Key)
 	}
+	return to.leases(list)
+}
+
+// leases appends what is renewed, behind the keys.
+func (c command) leases(list []Renewal) command {
 	for i := range list {
-		dst = wire.AppendBulkInt(dst, Milliseconds(list[i].Lease))
-		dst = list[i].Owner.appendTo(dst)
+		c = c.milliseconds(list[i].Lease).owner(list[i].Owner)
 	}
-	return dst
+	return c
 }

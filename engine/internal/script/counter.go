@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/pawl-lock/pawl/resp"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // What the counter script answers instead of a list, when it has not done anything.
@@ -47,20 +46,14 @@ func AppendCounter(dst []byte, form resp.ScriptForm, c *CounterCall) []byte {
 	if c.Number == 0 {
 		keys = 1
 	}
-	dst = Counter.begin(dst, form, keys, 3+len(c.Ops))
-	dst = wire.AppendBulk(dst, c.Key)
+	to := Counter.call(dst, form, keys, 3+len(c.Ops)).text(c.Key)
 	if keys == 2 {
-		dst = wire.AppendBulk(dst, c.Mark)
+		to = to.text(c.Mark)
 	}
-	dst = wire.AppendBulkInt(dst, int64(c.Number))
-	dst = wire.AppendBulk(dst, c.Channel)
-	dst = wire.AppendBulk(dst, c.Verb)
+	to = to.number(int64(c.Number)).text(c.Channel).text(c.Verb)
 	for _, op := range c.Ops {
 		var buf [21]byte
-		text := strconv.AppendInt(append(buf[:0], op.What), op.N, 10)
-		dst = appendLength(dst, len(text))
-		dst = append(dst, text...)
-		dst = append(dst, '\r', '\n')
+		to = to.text(string(strconv.AppendInt(append(buf[:0], op.What), op.N, 10)))
 	}
-	return dst
+	return to
 }

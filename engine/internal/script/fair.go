@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/resp"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // The companions of a fair lock, as Redisson has them.
@@ -25,41 +24,27 @@ type Queue struct {
 // ChannelOf is the name of an owner's channel.
 func (q Queue) ChannelOf(o Owner) string { return q.Channel.Name() + ":" + o.String() }
 
-// begin appends the head of a call, the three keys, the owner, if any, and what all scripts of a
-// queue are told.
-func (q Queue) begin(dst []byte, s *Script, form resp.ScriptForm, owner func([]byte) []byte, more int) []byte {
-	dst = s.begin(dst, form, 3, 5+more)
-	dst = wire.AppendBulk(dst, q.Key)
-	dst = appendCompanion(dst, QueuePrefix, q.Key)
-	dst = appendCompanion(dst, TimeoutPrefix, q.Key)
-	dst = owner(dst)
-	dst = q.Channel.appendTo(dst)
-	dst = wire.AppendBulk(dst, flag(q.Counts))
-	return wire.AppendBulkInt(dst, Milliseconds(q.Room))
+// call appends the head of a call and the three keys.
+func (q Queue) call(dst []byte, s *Script, form resp.ScriptForm, args int) command {
+	return s.call(dst, form, 3, args).text(q.Key).companion(QueuePrefix, q.Key).companion(TimeoutPrefix, q.Key)
 }
 
-func flag(yes bool) string {
-	if yes {
-		return "1"
-	}
-	return ""
+// queue appends what all scripts of a queue are told behind the owner.
+func (c command) queue(q Queue) command {
+	return c.channel(q.Channel).flag(q.Counts).milliseconds(q.Room)
 }
 
 // AppendFair appends fair(owner, lease). If it waits, the owner is queued.
 func AppendFair(dst []byte, form resp.ScriptForm, q Queue, o Owner, lease time.Duration, waits bool) []byte {
-	dst = q.begin(dst, Fair, form, o.appendTo, 2)
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	return wire.AppendBulk(dst, flag(waits))
+	return q.call(dst, Fair, form, 7).owner(o).queue(q).milliseconds(lease).flag(waits)
 }
 
 // AppendFairRelease appends fairrelease(owner). If rest is not 0, nobody has the lock for that.
 func AppendFairRelease(dst []byte, form resp.ScriptForm, q Queue, o, nobody Owner, rest time.Duration) []byte {
-	dst = q.begin(dst, FairRelease, form, o.appendTo, 2)
-	dst = wire.AppendBulkInt(dst, Milliseconds(rest))
-	return nobody.appendTo(dst)
+	return q.call(dst, FairRelease, form, 7).owner(o).queue(q).milliseconds(rest).owner(nobody)
 }
 
 // AppendFairForce appends fairforce(owner or "").
 func AppendFairForce(dst []byte, form resp.ScriptForm, q Queue, owner string) []byte {
-	return q.begin(dst, FairForce, form, func(dst []byte) []byte { return wire.AppendBulk(dst, owner) }, 0)
+	return q.call(dst, FairForce, form, 5).text(owner).queue(q)
 }

@@ -67,32 +67,29 @@ func SamePermits(id, first string, n int) bool {
 	return err == nil && int(i[0]) < n
 }
 
-func appendPermits(dst []byte, ids []PermitID) []byte {
+func (c command) permits(ids []PermitID) command {
 	for i := range ids {
-		dst = appendLength(dst, len(ids[i]))
-		dst = append(append(dst, ids[i][:]...), '\r', '\n')
+		c = wire.AppendBulkBytes(c, ids[i][:])
 	}
-	return dst
+	return c
 }
-
-// appendHeld appends the key of the ids of a semaphore.
-func appendHeld(dst []byte, key string) []byte { return wire.AppendBulk(dst, HeldPermits(key)) }
 
 // HeldPermits is the key of the ids of a semaphore, after Redisson's rule.
 func HeldPermits(key string) string {
-	if tagged(key) {
-		return key + ":timeout"
-	}
-	return "{" + key + "}:timeout"
+	open, end := braces(key)
+	return open + key + end + ":timeout"
+}
+
+// held appends that key.
+func (c command) held(key string) command {
+	open, end := braces(key)
+	return c.joined(open, key, end, ":timeout")
 }
 
 // AppendPermitTake appends permittake(owner, lease). What comes back is announced on c.
 func AppendPermitTake(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration, c Channel) []byte {
 	ids := o.Permits()
-	dst = PermitTake.begin(dst, form, 2, 3+len(ids))
-	dst = appendHeld(wire.AppendBulk(dst, key), key)
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	return appendPermits(c.appendTo(dst), ids)
+	return PermitTake.call(dst, form, 2, 3+len(ids)).text(key).held(key).milliseconds(lease).channel(c).permits(ids)
 }
 
 // AppendPermitRelease appends permitfree(owner), which announces itself on c.
@@ -102,9 +99,7 @@ func AppendPermitRelease(dst []byte, form resp.ScriptForm, key string, o Owner, 
 
 // AppendPermitFree appends permitfree(ids), which announces itself on c.
 func AppendPermitFree(dst []byte, form resp.ScriptForm, key string, ids []PermitID, c Channel) []byte {
-	dst = PermitFree.begin(dst, form, 2, 2+len(ids))
-	dst = appendHeld(wire.AppendBulk(dst, key), key)
-	return appendPermits(c.appendTo(dst), ids)
+	return PermitFree.call(dst, form, 2, 2+len(ids)).text(key).held(key).channel(c).permits(ids)
 }
 
 // AppendPermitRenew appends permitrenew for every owner of the list.
@@ -113,16 +108,15 @@ func AppendPermitRenew(dst []byte, form resp.ScriptForm, list []Renewal) []byte 
 	for i := range list {
 		args += 3 + int(list[i].Owner.ID&(MaxPermits-1))
 	}
-	dst = PermitRenew.begin(dst, form, len(list), args)
+	to := PermitRenew.call(dst, form, len(list), args)
 	for i := range list {
-		dst = appendHeld(dst, list[i].Key)
+		to = to.held(list[i].Key)
 	}
 	for i := range list {
 		ids := list[i].Owner.Permits()
-		dst = wire.AppendBulkInt(dst, Milliseconds(list[i].Lease))
-		dst = appendPermits(wire.AppendBulkInt(dst, int64(len(ids))), ids)
+		to = to.milliseconds(list[i].Lease).number(int64(len(ids))).permits(ids)
 	}
-	return dst
+	return to
 }
 
 // What permitset does.
@@ -134,15 +128,10 @@ const (
 
 // AppendPermitSet appends permitset(what, n), which announces itself on c.
 func AppendPermitSet(dst []byte, form resp.ScriptForm, key, what string, n int64, c Channel) []byte {
-	dst = PermitSet.begin(dst, form, 2, 4)
-	dst = appendHeld(wire.AppendBulk(dst, key), key)
-	dst = wire.AppendBulkInt(wire.AppendBulk(dst, what), n)
-	return c.appendTo(dst)
+	return PermitSet.call(dst, form, 2, 4).text(key).held(key).text(what).number(n).channel(c)
 }
 
 // AppendPermitCount appends permitcount(). What comes back is announced on c.
 func AppendPermitCount(dst []byte, form resp.ScriptForm, key string, c Channel) []byte {
-	dst = PermitCount.begin(dst, form, 2, 2)
-	dst = appendHeld(wire.AppendBulk(dst, key), key)
-	return c.appendTo(dst)
+	return PermitCount.call(dst, form, 2, 2).text(key).held(key).channel(c)
 }

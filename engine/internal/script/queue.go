@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/resp"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // WaitersPrefix is that of the queue of the engines that wait for a lock. Redisson knows nothing of it.
@@ -13,11 +12,9 @@ const WaitersPrefix = "pawl_queue"
 // EngineChannelOf is the name of the channel where an engine is told that it is in the front.
 func (q Queue) EngineChannelOf(engine string) string { return q.Channel.Name() + ":" + engine }
 
-// appendFront appends what front.lua is told behind the engine.
-func (q Queue) appendFront(dst []byte) []byte {
-	dst = q.Channel.appendTo(dst)
-	dst = wire.AppendBulk(dst, flag(q.Counts))
-	return wire.AppendBulkInt(dst, int64(q.Front))
+// front appends what front.lua is told behind the engine.
+func (c command) front(q Queue) command {
+	return c.channel(q.Channel).flag(q.Counts).number(int64(q.Front))
 }
 
 // AppendJoin appends join(owner, lease), with the counter of the lock's tokens if it has one. One that looks is
@@ -27,20 +24,14 @@ func AppendJoin(dst []byte, form resp.ScriptForm, q Queue, o Owner, lease time.D
 	if counts {
 		keys = 3
 	}
-	dst = Join.begin(dst, form, keys, 7)
-	dst = wire.AppendBulk(dst, q.Key)
+	to := Join.call(dst, form, keys, 7).text(q.Key)
 	if counts {
-		dst = appendCompanion(dst, TokenPrefix, q.Key)
+		to = to.companion(TokenPrefix, q.Key)
 	}
-	dst = appendCompanion(dst, WaitersPrefix, q.Key)
-	dst = q.appendFront(o.appendTo(dst))
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	return wire.AppendBulk(dst, flag(looks))
+	return to.companion(WaitersPrefix, q.Key).owner(o).front(q).milliseconds(lease).flag(looks)
 }
 
 // AppendWithdraw appends withdraw(engine).
 func AppendWithdraw(dst []byte, form resp.ScriptForm, q Queue, engine string) []byte {
-	dst = Withdraw.begin(dst, form, 1, 5)
-	dst = appendCompanion(dst, WaitersPrefix, q.Key)
-	return q.appendFront(wire.AppendBulk(dst, engine))
+	return Withdraw.call(dst, form, 1, 5).companion(WaitersPrefix, q.Key).text(engine).front(q)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/resp"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // A read-write lock is a hash with a mode, read or write. Its readers are owners; its writer is
@@ -30,68 +29,35 @@ const (
 
 // TimeoutKey is the key of the reader's i-th hold, from 1 on.
 func TimeoutKey(lock string, o Owner, i int) string {
-	open, end := timeoutBase(lock)
+	open, end := braces(lock)
 	return open + lock + end + ":" + o.String() + timeoutInfix + strconv.Itoa(i)
-}
-
-// appendTimeoutKey appends it as a bulk string.
-func appendTimeoutKey(dst []byte, lock string, o Owner, i int) []byte {
-	var digits [20]byte
-	number := strconv.AppendInt(digits[:0], int64(i), 10)
-	open, end := timeoutBase(lock)
-	dst = appendLength(dst, len(open)+len(lock)+len(end)+1+o.length()+len(timeoutInfix)+len(number))
-	dst = append(dst, open...)
-	dst = append(dst, lock...)
-	dst = append(dst, end...)
-	dst = append(dst, ':')
-	dst = o.appendText(dst)
-	dst = append(dst, timeoutInfix...)
-	dst = append(dst, number...)
-	return append(dst, '\r', '\n')
 }
 
 const timeoutInfix = ":rwlock_timeout:"
 
-// timeoutBase is what surrounds the lock's name in those keys: braces, unless it has one already.
-func timeoutBase(lock string) (open, end string) {
-	if tagged(lock) {
-		return "", ""
-	}
-	return "{", "}"
+// timeoutKey appends that key.
+func (c command) timeoutKey(lock string, o Owner, i int) command {
+	var id, hold [20]byte
+	open, end := braces(lock)
+	return c.joined(open, lock, end, ":", o.Engine, ":", string(strconv.AppendInt(id[:0], o.ID, 10)), o.Suffix,
+		timeoutInfix, string(strconv.AppendInt(hold[:0], int64(i), 10)))
 }
 
-// appendTimeoutBase appends the beginning of those keys as a bulk string.
-func appendTimeoutBase(dst []byte, lock string) []byte {
-	open, end := timeoutBase(lock)
-	dst = appendLength(dst, len(open)+len(lock)+len(end))
-	dst = append(dst, open...)
-	dst = append(dst, lock...)
-	dst = append(dst, end...)
-	return append(dst, '\r', '\n')
+// timeoutBase appends the beginning of those keys.
+func (c command) timeoutBase(lock string) command {
+	open, end := braces(lock)
+	return c.joined(open, lock, end)
 }
 
 // AppendReadAcquire appends readacquire(owner, lease). A writer whose ID is not 0 does not keep
 // the owner out; if it is not there the answer is NotThere.
 func AppendReadAcquire(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration, writer Owner) []byte {
-	dst = ReadAcquire.begin(dst, form, 2, 3)
-	dst = wire.AppendBulk(dst, key)
-	dst = appendTimeoutKey(dst, key, o, 1)
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	dst = o.appendTo(dst)
-	if writer.ID == 0 {
-		return wire.AppendBulk(dst, "")
-	}
-	return writer.appendTo(dst)
+	return ReadAcquire.call(dst, form, 2, 3).text(key).timeoutKey(key, o, 1).milliseconds(lease).owner(o).ownerIf(writer.ID != 0, writer)
 }
 
 // AppendReadReenter appends readreenter(owner, lease, count).
 func AppendReadReenter(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration, count int) []byte {
-	dst = ReadReenter.begin(dst, form, 2, 3)
-	dst = wire.AppendBulk(dst, key)
-	dst = appendTimeoutKey(dst, key, o, count)
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	dst = o.appendTo(dst)
-	return wire.AppendBulkInt(dst, int64(count))
+	return ReadReenter.call(dst, form, 2, 3).text(key).timeoutKey(key, o, count).milliseconds(lease).owner(o).number(int64(count))
 }
 
 // AppendReadLeave appends rwrelease(owner, count) with count >= 1, of a reader. If that makes the
@@ -111,36 +77,23 @@ func AppendWriteRelease(dst []byte, form resp.ScriptForm, key string, o Owner, c
 }
 
 func appendRWRelease(dst []byte, form resp.ScriptForm, key string, o Owner, count int, message string, c Channel) []byte {
-	dst = RWRelease.begin(dst, form, 1, 6)
-	dst = wire.AppendBulk(dst, key)
-	dst = o.appendTo(dst)
-	return appendRWEnd(wire.AppendBulkInt(dst, int64(count)), key, message, c)
+	return RWRelease.call(dst, form, 1, 6).text(key).owner(o).number(int64(count)).rwEnd(key, message, c)
 }
 
-// appendRWEnd appends what rwrelease and rwforce have in common.
-func appendRWEnd(dst []byte, key, message string, c Channel) []byte {
-	dst = appendTimeoutBase(dst, key)
-	dst = wire.AppendBulk(dst, message)
-	return c.appendTo(dst)
+// rwEnd appends what rwrelease and rwforce have in common.
+func (c command) rwEnd(key, message string, to Channel) command {
+	return c.timeoutBase(key).text(message).channel(to)
 }
 
 // AppendWriteAcquire appends writeacquire(owner, lease).
 func AppendWriteAcquire(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration) []byte {
-	dst = WriteAcquire.begin(dst, form, 1, 2)
-	dst = wire.AppendBulk(dst, key)
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	return o.appendTo(dst)
+	return WriteAcquire.call(dst, form, 1, 2).text(key).milliseconds(lease).owner(o)
 }
 
 // AppendWriteRetire appends writeretire(owner, rest): the lock stays taken for rest, by nobody. If
 // it has readers, nobody is one of them.
 func AppendWriteRetire(dst []byte, form resp.ScriptForm, key string, o, nobody Owner, rest time.Duration, c Channel) []byte {
-	dst = WriteRetire.begin(dst, form, 1, 6)
-	dst = wire.AppendBulk(dst, key)
-	dst = o.appendTo(dst)
-	dst = wire.AppendBulkInt(dst, Milliseconds(rest))
-	dst = nobody.appendTo(dst)
-	return appendTimeoutBase(c.appendTo(dst), key)
+	return WriteRetire.call(dst, form, 1, 6).text(key).owner(o).milliseconds(rest).owner(nobody).channel(c).timeoutBase(key)
 }
 
 // AppendReadForce appends rwforce(any), of all readers. Of one alone it appends what releases
@@ -149,10 +102,7 @@ func AppendReadForce(dst []byte, form resp.ScriptForm, key, owner string, c Chan
 	if owner == "" || owner == "mode" || strings.HasSuffix(owner, WriterSuffix) {
 		return appendRWForce(dst, form, key, owner, "read", ReaderLeft, c)
 	}
-	dst = RWRelease.begin(dst, form, 1, 6)
-	dst = wire.AppendBulk(dst, key)
-	dst = wire.AppendBulk(dst, owner)
-	return appendRWEnd(wire.AppendBulkInt(dst, 0), key, ReaderLeft, c)
+	return RWRelease.call(dst, form, 1, 6).text(key).text(owner).number(0).rwEnd(key, ReaderLeft, c)
 }
 
 // AppendWriteForce appends rwforce(owner or "") of a writer.
@@ -161,30 +111,20 @@ func AppendWriteForce(dst []byte, form resp.ScriptForm, key, owner string, c Cha
 }
 
 func appendRWForce(dst []byte, form resp.ScriptForm, key, owner, mode, message string, c Channel) []byte {
-	dst = RWForce.begin(dst, form, 1, 6)
-	dst = wire.AppendBulk(dst, key)
-	dst = wire.AppendBulk(dst, owner)
-	return appendRWEnd(wire.AppendBulk(dst, mode), key, message, c)
+	return RWForce.call(dst, form, 1, 6).text(key).text(owner).text(mode).rwEnd(key, message, c)
 }
 
 // AppendReadRenew appends readrenew for every read lock of the list.
 func AppendReadRenew(dst []byte, form resp.ScriptForm, list []Renewal) []byte {
-	dst = ReadRenew.begin(dst, form, 2*len(list), 2*len(list))
+	to := ReadRenew.call(dst, form, 2*len(list), 2*len(list))
 	for i := range list {
-		dst = wire.AppendBulk(dst, list[i].Key)
-		dst = appendTimeoutKey(dst, list[i].Key, list[i].Owner, 1)
+		to = to.text(list[i].Key).timeoutKey(list[i].Key, list[i].Owner, 1)
 	}
-	for i := range list {
-		dst = wire.AppendBulkInt(dst, Milliseconds(list[i].Lease))
-		dst = list[i].Owner.appendTo(dst)
-	}
-	return dst
+	return to.leases(list)
 }
 
 // AppendRaise appends raise: what readrenew does with the timeout key of one read lock. renew does the
 // rest. Either of them has one key only.
 func AppendRaise(dst []byte, form resp.ScriptForm, one Renewal) []byte {
-	dst = Raise.begin(dst, form, 1, 1)
-	dst = appendTimeoutKey(dst, one.Key, one.Owner, 1)
-	return wire.AppendBulkInt(dst, Milliseconds(one.Lease))
+	return Raise.call(dst, form, 1, 1).timeoutKey(one.Key, one.Owner, 1).milliseconds(one.Lease)
 }

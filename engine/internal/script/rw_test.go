@@ -385,7 +385,7 @@ func TestTimeoutKeysAreRedissons(t *testing.T) {
 		if got := TimeoutKey(lock, Owner{Engine: "e", ID: 5}, 2); got != want {
 			t.Errorf("%q: %q, want %q", lock, got, want)
 		}
-		if got := string(appendTimeoutKey(nil, lock, Owner{Engine: "e", ID: 5}, 2)); got != fmt.Sprintf("$%d\r\n%s\r\n", len(want), want) {
+		if got := string(command(nil).timeoutKey(lock, Owner{Engine: "e", ID: 5}, 2)); got != fmt.Sprintf("$%d\r\n%s\r\n", len(want), want) {
 			t.Errorf("%q: %q", lock, got)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/pawl-lock/pawl/resp"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // Reply codes of the scripts; see each script's head.
@@ -119,11 +118,3 @@ func load(names ...string) *Script {
 }
 
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
-
-// begin appends the head of a call with the given numbers of keys and arguments;
-// the keys and the arguments follow, one bulk string each.
-func (s *Script) begin(dst []byte, form resp.ScriptForm, keys, args int) []byte {
-	dst = wire.AppendArrayHeader(dst, 3+keys+args)
-	dst = append(dst, s.verb[form]...)
-	return wire.AppendBulkInt(dst, int64(keys))
-}

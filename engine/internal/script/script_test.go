@@ -306,7 +306,7 @@ func TestBothFormsSayTheSame(t *testing.T) {
 		if !strings.Contains("\n"+s.Text, "\n-- "+s.Name+":") {
 			t.Errorf("%s.lua does not begin with its name", s.Name)
 		}
-		short, whole := s.begin(nil, resp.EvalSHA, 1, 2), s.begin(nil, resp.Eval, 1, 2)
+		short, whole := s.call(nil, resp.EvalSHA, 1, 2), s.call(nil, resp.Eval, 1, 2)
 		if !bytes.Contains(short, []byte(s.SHA)) || !bytes.Contains(whole, []byte(s.Text)) {
 			t.Errorf("%s: forms are mixed up", s.Name)
 		}

@@ -254,7 +254,7 @@ var mutants = []mutant{
 	{"permit.go", "script.SetPermits, n)", "script.TryPermits, n)", "SetPermits changes a semaphore that is there"},
 	{"mutex.go", "\treturn v.Int == script.Done || v.Int == script.Unheard, nil", "\treturn v.Int != 0, nil", "ForceRelease says whether the permit was held"},
 	{"permit.go", "of(n[0], n[1])", "of(n[1], n[0])", "what is to be had is not what is held"},
-	{"internal/script/permit.go", "dst = wire.AppendBulkInt(dst, Milliseconds(list[i].Lease))\n\t\tdst = appendPermits(", "dst = wire.AppendBulkInt(dst, 1)\n\t\tdst = appendPermits(", "an Extend of permits reaches the server"},
+	{"internal/script/permit.go", "to = to.milliseconds(list[i].Lease).number(", "to = to.number(1).number(", "an Extend of permits reaches the server"},
 	{"permit.go", "\tif !sh.Fits(s.m.key) {", "\tif false {", "what has no PermitSemaphore's name is given no permits"},
 
 	// A release and the acquire of the next one.

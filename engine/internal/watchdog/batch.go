@@ -42,7 +42,6 @@ const (
 // the goroutine that launches, and to the lane while inFlight.
 type batch struct {
 	r       *Renewer
-	number  uint64 // in the order in which they were made
 	due     clock.Instant
 	state   batchState
 	retries int
@@ -64,13 +63,12 @@ type batch struct {
 
 // newBatchLocked takes members over, which are nowhere and may share a script.
 func (r *Renewer) newBatchLocked(due clock.Instant, members []*Member) *batch {
-	r.mu.made++
-	k := &batch{r: r, number: r.mu.made, due: due, slot: members[0].slot, want: members[0].sub.Wants(), kind: members[0].sub.Kind(), members: members}
+	k := &batch{r: r, due: due, slot: members[0].slot, want: members[0].sub.Wants(), kind: members[0].sub.Kind(), members: members}
 	for i, m := range members {
 		m.chunk, m.place = k, int32(i)
 	}
 	k.timer.Init(k)
-	r.mu.chunks[k] = struct{}{}
+	r.mu.chunks.Add(k)
 	return k
 }
 
@@ -92,7 +90,7 @@ func (k *batch) launch() {
 		k.list, k.slots = make([]script.Renewal, 0, len(members)), make([]uint8, 0, len(members))
 	}
 	k.list, k.slots = k.list[:0], k.slots[:0]
-	next := clock.Instant(0)
+	next := never
 	for i, m := range members {
 		if m == nil {
 			continue
@@ -104,9 +102,7 @@ func (k *batch) launch() {
 		}
 		k.list = append(k.list, what)
 		k.slots = append(k.slots, uint8(i))
-		if until := m.sub.Until(); next == 0 || until < next {
-			next = until
-		}
+		next = min(next, m.sub.Until())
 	}
 	if len(k.list) == 0 {
 		r.finish(k)
@@ -138,7 +134,7 @@ func (r *Renewer) finish(k *batch) (members []*Member) {
 	}
 	members, k.members = k.members, nil
 	k.state = finished
-	delete(r.mu.chunks, k)
+	r.mu.chunks.Remove(k)
 	r.cfg.Wheel.Cancel(&k.timer)
 	return members
 }
@@ -174,14 +170,13 @@ func unacked(r resp.Reply) error {
 }
 
 // refused is errRefused if the answer, which fits, says so of any lock.
-func refused(v resp.Value) (err error) {
-	v.Each(func(_ int, e resp.Value) bool {
+func refused(v resp.Value) error {
+	for _, e := range v.Each {
 		if e.Int == script.Refused {
-			err = errRefused
+			return errRefused
 		}
-		return err == nil
-	})
-	return err
+	}
+	return nil
 }
 
 var errAnswer = errors.New("renew: the server's answer does not fit the question")
@@ -226,12 +221,10 @@ func (k *batch) Complete(reply resp.Reply) {
 	list, slots := k.list, k.slots
 	short := unacked(reply) != nil
 	members := r.finish(k)
-	reply.Value.Each(func(i int, v resp.Value) bool {
+	for i, v := range reply.Value.Each {
 		m := members[slots[i]]
-		if m == nil {
-			return true
-		}
 		switch {
+		case m == nil:
 		case v.Int == script.Renewed && !short:
 			m.sub.Renewed(reply.Sent, reply.Now, list[i].Lease, reply.Ack.Count())
 			r.repeat(m)
@@ -242,18 +235,17 @@ func (k *batch) Complete(reply resp.Reply) {
 			// at once, so the pause is longer than after a first failure.
 			r.joinWithin(m, reply.Now, r.backoff(3))
 		}
-		return true
-	})
+	}
 }
 
 // allRenewed reports whether an answer, which fits, says so of all.
 func allRenewed(v resp.Value) bool {
-	all := true
-	v.Each(func(_ int, e resp.Value) bool {
-		all = e.Int == script.Renewed
-		return all
-	})
-	return all
+	for _, e := range v.Each {
+		if e.Int != script.Renewed {
+			return false
+		}
+	}
+	return true
 }
 
 // advance sends the next of the commands that renew the member key by key.
@@ -273,12 +265,12 @@ func (k *batch) advance(reply resp.Reply) {
 // fits reports whether the answer is a list of codes, one for each lock. An error or a text
 // in it must not be read as code 0, which ends a hold.
 func (k *batch) fits(v resp.Value) bool {
-	fits := v.Kind == wire.KindArray && v.Len() == len(k.list)
-	v.Each(func(_ int, e resp.Value) bool {
-		fits = fits && e.Kind == wire.KindInt
-		return fits
-	})
-	return fits
+	for _, e := range v.Each {
+		if e.Kind != wire.KindInt {
+			return false
+		}
+	}
+	return v.Kind == wire.KindArray && v.Len() == len(k.list)
 }
 
 // backoff is short compared with the lease, so that many tries fit into what is left of it,
@@ -321,30 +313,21 @@ func (k *batch) Fire(_ *wheel.Timer, now clock.Instant) {
 	case waitingToRetry:
 		k.launch() // ends those whose time is over
 	case inFlight:
-		next := clock.Instant(0)
+		next := never
 		for _, m := range members {
 			if m == nil {
 				continue
 			}
 			if until := m.sub.Until(); until > now {
-				if next == 0 || until < next {
-					next = until
-				}
+				next = min(next, until)
 			} else if _, live := m.sub.Renewal(now); !live {
 				r.drop(k, m)
 			}
 		}
-		if next != 0 {
-			r.watch(k, next)
+		r.mu.Lock()
+		if next != never && k.state == inFlight && !r.mu.closed {
+			r.cfg.Wheel.Schedule(&k.timer, next)
 		}
+		r.mu.Unlock()
 	}
-}
-
-// watch arms the timer of a batch that is in flight still.
-func (r *Renewer) watch(k *batch, at clock.Instant) {
-	r.mu.Lock()
-	if k.state == inFlight && !r.mu.closed {
-		r.cfg.Wheel.Schedule(&k.timer, at)
-	}
-	r.mu.Unlock()
 }

@@ -128,6 +128,11 @@ func (h *randomHistory) check() {
 	h.r.mu.Lock()
 	defer h.r.mu.Unlock()
 	placed := 0
+	chunks := h.r.mu.chunks.InOrder()
+	known := make(map[*batch]bool)
+	for _, k := range chunks {
+		known[k] = true
+	}
 	kept := h.holds[:0]
 	for _, s := range h.holds {
 		s.mu.Lock()
@@ -146,10 +151,8 @@ func (h *randomHistory) check() {
 		case k != nil && k.members[s.m.place] != &s.m:
 			h.t.Errorf("hold %d is not at its place in its chunk", s.n)
 		}
-		if k != nil {
-			if _, known := h.r.mu.chunks[k]; !known {
-				h.t.Errorf("hold %d: its chunk is forgotten", s.n)
-			}
+		if k != nil && !known[k] {
+			h.t.Errorf("hold %d: its chunk is forgotten", s.n)
 		}
 		slack := time.Duration(0)
 		if c != nil {
@@ -167,7 +170,7 @@ func (h *randomHistory) check() {
 		members += len(c.members)
 	}
 	waiting := make(map[*batch]pending)
-	for k := range h.r.mu.chunks {
+	for _, k := range chunks {
 		for _, m := range k.members {
 			if m != nil {
 				members++

@@ -142,7 +142,7 @@ func (l *lab) busy() string {
 		}
 	}
 	flying := 0
-	for k := range l.r.mu.chunks {
+	for _, k := range l.r.mu.chunks.InOrder() {
 		switch k.state {
 		case filling:
 			return "a chunk is being filled"

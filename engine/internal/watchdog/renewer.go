@@ -2,6 +2,7 @@ package watchdog
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
@@ -88,10 +90,12 @@ type Renewer struct {
 		sync.Mutex
 		closed  bool
 		cohorts map[int64]*cohort
-		chunks  map[*batch]struct{}
-		made    uint64 // batches so far
+		chunks  waitq.Set[*batch]
 	}
 }
+
+// never is later than any end.
+const never = clock.Instant(math.MaxInt64)
 
 // slots is how many a cluster has.
 const slots = 1 << 14
@@ -118,7 +122,6 @@ func New(cfg Config) *Renewer {
 	// 250 ms at the default lease of 30 s: at most 45 cohorts are alive.
 	r.quantum = min(max(cfg.Lease/120, time.Millisecond), 250*time.Millisecond)
 	r.mu.cohorts = make(map[int64]*cohort)
-	r.mu.chunks = make(map[*batch]struct{})
 	return r
 }
 
@@ -195,19 +198,17 @@ func (r *Renewer) Any() bool {
 			return true
 		}
 	}
-	return len(r.mu.chunks) > 0
+	return r.mu.chunks.Len() > 0
 }
 
-// Held returns how many holds of some slots wait for renewal, and when the first of them ends.
+// Held returns how many holds of some slots wait for renewal, and when the first of them ends, if there is one.
 func (r *Renewer) Held(of func(slot uint16) bool) (n int, first clock.Instant) {
+	first = never
 	count := func(members []*Member) {
 		for _, m := range members {
-			if m == nil || !of(m.slot) {
-				continue
-			}
-			n++
-			if until := m.sub.Until(); first == 0 || until < first {
-				first = until
+			if m != nil && of(m.slot) {
+				n++
+				first = min(first, m.sub.Until())
 			}
 		}
 	}
@@ -216,7 +217,7 @@ func (r *Renewer) Held(of func(slot uint16) bool) (n int, first clock.Instant) {
 	for _, c := range r.mu.cohorts {
 		count(c.members)
 	}
-	for k := range r.mu.chunks {
+	for _, k := range r.mu.chunks.InOrder() {
 		count(k.members)
 	}
 	return n, first
@@ -308,14 +309,8 @@ func (r *Renewer) All() {
 func (r *Renewer) Resume() {
 	r.slotted.Store(r.cfg.Slotted)
 	r.mu.Lock()
-	waiting := make([]*batch, 0, len(r.mu.chunks))
-	for k := range r.mu.chunks {
-		if k.state == waitingToRetry {
-			waiting = append(waiting, k)
-		}
-	}
+	waiting := slices.DeleteFunc(r.mu.chunks.InOrder(), func(k *batch) bool { return k.state != waitingToRetry })
 	r.mu.Unlock()
-	slices.SortFunc(waiting, func(a, b *batch) int { return cmp.Compare(a.number, b.number) })
 	for _, k := range waiting {
 		k.launch()
 	}
@@ -329,7 +324,7 @@ func (r *Renewer) Close() {
 	for _, c := range r.mu.cohorts {
 		r.cfg.Wheel.Cancel(&c.timer)
 	}
-	for k := range r.mu.chunks {
+	for _, k := range r.mu.chunks.InOrder() {
 		r.cfg.Wheel.Cancel(&k.timer)
 		for i, m := range k.members {
 			if m != nil {
@@ -338,5 +333,5 @@ func (r *Renewer) Close() {
 		}
 	}
 	clear(r.mu.cohorts)
-	clear(r.mu.chunks)
+	r.mu.chunks = waitq.Set[*batch]{}
 }

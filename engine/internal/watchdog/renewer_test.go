@@ -282,7 +282,7 @@ func (l *lab) empty() {
 			l.t.Errorf("%d holds in a cohort", n)
 		}
 	}
-	if n := len(l.r.mu.chunks); n != 0 {
+	if n := l.r.mu.chunks.Len(); n != 0 {
 		l.t.Errorf("%d chunks are left", n)
 	}
 }
