@@ -160,6 +160,8 @@ public final class Peer {
             // longest wait, most inside; KIND may be semaphore or permits, too
             entry("contend", w -> contend(door(w), Integer.parseInt(w[2]), Integer.parseInt(w[3]), Long.parseLong(w[4]), w[5],
                     Integer.parseInt(w[6]))),
+            // KIND PLACES THREADS TIME -> how many turns they have had, without a pause
+            entry("turns", w -> turns(lock(w), Integer.parseInt(w[2]), Long.parseLong(w[3]))),
             // KIND PLACES THREADS SECTIONS TIME COUNTER, of those who only look
             // -> sections done, how often somebody wrote meanwhile, longest wait
             entry("watch", w -> contend(door(w), Integer.parseInt(w[2]), Integer.parseInt(w[3]), Long.parseLong(w[4]), w[5], 0)));
@@ -299,6 +301,29 @@ public final class Peer {
                     return lock::unlock;
                 };
         }
+    }
+
+    /** Threads that take a lock and give it back, again and again, until the time is over. */
+    private static long turns(RLock lock, int threads, long time) throws Exception {
+        AtomicLong done = new AtomicLong();
+        long end = System.nanoTime() + MILLISECONDS.toNanos(time);
+        Callable<Void> worker = () -> {
+            while (System.nanoTime() < end) {
+                lock.lock();
+                lock.unlock();
+                done.incrementAndGet();
+            }
+            return null;
+        };
+        ExecutorService pool = Executors.newFixedThreadPool(threads);
+        try {
+            for (Future<Void> f : pool.invokeAll(Collections.nCopies(threads, worker))) {
+                f.get();
+            }
+        } finally {
+            pool.shutdown();
+        }
+        return done.get();
     }
 
     /**
