@@ -203,7 +203,7 @@ func (m Mutex) acquireAsync(ctx context.Context, opts []Option, once bool) (fut 
 
 // ForceUnlock takes the lock away from its holder, and reports whether there was one. The holder
 // learns of it at its next renewal, Extend or Unlock; if another caller of its process waits, also
-// when that caller would try (docs/promises.md). Until then it may go on working. The command cannot
+// when that caller would try (docs/promises.md). Until then it may keep working. The command cannot
 // be repeated safely, so it is sent once: if its answer is lost, or does not come within
 // Config.CommandTimeout, the error is ErrOutcomeUnknown.
 func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, error) {

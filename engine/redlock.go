@@ -36,9 +36,9 @@ const maxServers = 100
 //
 //   - clocks that run at about the same rate. The published algorithm allows for a drift of
 //     1% of the lease and 2 ms; so does this one, or for Config.Margin if that is more.
-//   - servers that do not forget. One that restarts without its data must stay away for as
-//     long as the longest lease, or write every command to its disk first (appendfsync
-//     always). Otherwise its vote may be given twice, and two may hold the lock.
+//   - servers that do not forget. A server that restarts without its data must stay away for as
+//     long as the longest lease, or write every command to its disk first (appendfsync always).
+//     Otherwise its vote may be given twice, and two may hold the lock.
 //
 // Any Mutex works: a FairMutex, a FencedMutex, a SpinMutex, a Reader or a Writer. But with
 // FairMutexes the whole is not fair. And there is no fencing token: the servers count their tokens
@@ -138,12 +138,11 @@ func (l QuorumLock) Name() string {
 // order of the addresses, for a second at most. When that grants the lock, it asks the servers behind it.
 // After two waits in vain it asks all at once again.
 //
-// The options are those of Mutex.Lock, for each of the servers, but not MinHold: a lock that
-// is given back would stay taken. The error is a *NotAcquiredError. It Is ErrHeld if others
-// have the lock at so many servers that no majority was left, or the rest was given back for
-// them, and ErrUnavailable if servers that did not answer were needed for one; the text has
-// the servers. When Lock has failed, what was taken is given back in the background, also at
-// servers that do not answer yet.
+// The options are those of Mutex.Lock, for each of the servers, but not MinHold: a lock that is
+// given back would stay taken. The error is a *NotAcquiredError. It Is ErrHeld if others have the
+// lock at too many servers for a majority, or the rest was given back for them, and ErrUnavailable
+// if a majority needed servers that did not answer; the text names the servers. When Lock has
+// failed, what was taken is given back in the background, also at servers that do not answer yet.
 //
 // A lock that ctx carries is re-entered; see Hold.Context.
 func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
@@ -175,8 +174,8 @@ func (l QuorumLock) Do(ctx context.Context, fn func(ctx context.Context, h *Hold
 	return lockedRun(ctx, h, err, fn)
 }
 
-// TryDo is Do with TryLock: if others hold so many of the servers that no majority is left,
-// fn does not run and the result is (false, nil); see Mutex.TryDo.
+// TryDo is Do with TryLock: if others hold too many of the servers for a majority, fn does not run
+// and the result is (false, nil); see Mutex.TryDo.
 func (l QuorumLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) (ran bool, err error) {
 	h, err := l.TryLock(ctx, opts...)
 	return triedRun(ctx, h, err, fn)
