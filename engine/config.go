@@ -108,36 +108,34 @@ type Config struct {
 	Margin time.Duration
 	// HandOverTime is how long a lock may go from one holder to the next in this process before it
 	// is released for other processes. An Unlock while others of this process wait in Lock then
-	// sends nothing: the next of them gets the lock with its owner and its lease. A FencedMutex,
-	// and what wants Acked, is passed on by one command, which counts a token and has replicas
-	// acknowledge it. It is so for locks under the watchdog without MaxHold and MinHold. After
-	// ten thousand holders the lock is released, too. Readers share the lock that long: see
-	// RWMutex. Default 10 ms, at most an hour; negative, or less than a millisecond: every Unlock
-	// releases.
+	// sends nothing: the next of them gets the lock with its owner and its lease. One command
+	// passes on a FencedMutex, with the next token, and a lock with Acked, which replicas
+	// acknowledge again. Only locks under the watchdog, without MaxHold and MinHold, are handed
+	// over. After ten thousand holders the lock is released as well. Readers share the lock that
+	// long: see RWMutex. Default 10 ms, at most an hour; negative, or less than a millisecond:
+	// every Unlock releases.
 	HandOverTime time.Duration
-	// FairWaitTimeout is the room that each waiter of a FairMutex has in its queue on the server: a
-	// waiter of another process that has died, and whose death the server does not notice, holds
-	// up those behind it for so long. All who share a fair lock must have the same; the default,
-	// 5 minutes, is that of Redisson's fairLockWaitTimeout. An hour at most.
+	// FairWaitTimeout is how long the server keeps the place of a FairMutex waiter whose process
+	// died unnoticed; the waiters behind it wait for that time. It must be the same in all
+	// processes; the default, 5 minutes, is that of Redisson's fairLockWaitTimeout. An hour at
+	// most.
 	FairWaitTimeout time.Duration
 	// CommandTimeout is how long a connection that has unanswered commands may be
 	// silent before it is given up. It is also how long TryLock waits for a connection,
 	// and the longest that State, ForceUnlock, Extend and Ping wait for an answer.
 	// Default 3 s.
 	CommandTimeout time.Duration
-	// Replicas is how many replicas must acknowledge each grant and renewal, unless the
-	// option Acked says otherwise for one acquisition. A number is at most 1000. Default 0:
-	// none are asked.
+	// Replicas is how many replicas must acknowledge each grant and renewal, unless the option
+	// Acked says otherwise for one acquisition. A number is at most 1000. Default 0: none.
 	Replicas Replicas
 	// AckTimeout is how long the replicas have to acknowledge: from 1 ms to an hour. Default
 	// 1 s, but at most a sixth of Lease. Renewals never wait longer than a sixth of Lease.
 	// A TryLock or Extend that asks for replicas may take CommandTimeout and AckTimeout.
 	AckTimeout time.Duration
-	// LookupInterval is how often the name of a standalone server is looked up, to follow it
-	// when it comes to lead to another server while the old one goes on. That takes three
-	// answers, mostly. Until then engines from before and after may hold the same lock.
-	// Default 5 s; negative: never. It has no effect with a Dialer, or if the address is a
-	// number.
+	// LookupInterval is how often the name of a standalone server is looked up, to follow it to
+	// another server while the old one keeps running. That usually takes three answers. Until then
+	// engines from before and after may hold the same lock. Default 5 s; negative: never. It has no
+	// effect with a Dialer, or if the address is a number.
 	LookupInterval time.Duration
 	// DialTimeout bounds one connect with its handshake. Default 5 s.
 	DialTimeout time.Duration
@@ -152,11 +150,10 @@ type Config struct {
 	// uses, at least 1 and at most 4. More than 64 are refused. They start with the first
 	// connection that needs them.
 	EventLoops int
-	// MaxInFlight bounds the commands of a lane that wait for an answer. Beyond it
-	// LockAsync and TryLockAsync fail with ErrOverloaded. Everything else waits its
-	// turn, first come, first served, but commands that give a lock back go before
-	// those that want one. The same is true beyond 4 MiB that the kernel has not
-	// accepted yet. Default 131072.
+	// MaxInFlight bounds the commands of a lane that wait for an answer. Beyond it LockAsync and
+	// TryLockAsync fail with ErrOverloaded. Everything else waits its turn, first come, first
+	// served, but commands that give a lock back go before those that want one. The same holds
+	// beyond 4 MiB that the kernel has not accepted yet. Default 131072.
 	MaxInFlight int
 
 	// Executor runs the callbacks of futures. Default: one goroutine for each future
@@ -172,8 +169,8 @@ type Config struct {
 	// branch.
 	Observer Observer
 	// Service (by default the name of the program) and Labels (1 KiB at most) describe this process to
-	// others who call Engine.Inspect. CallSites tells them where each lock was asked for, for about a
-	// microsecond of each acquisition. NoInspect: this engine neither asks nor answers. See docs/inspect.md.
+	// others who call Engine.Inspect. CallSites records where each Lock was called, which costs about a
+	// microsecond. NoInspect: this engine neither asks nor answers. See docs/inspect.md.
 	Service   string
 	Labels    map[string]string
 	CallSites bool

@@ -7,26 +7,26 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
-// Semaphore is a number of permits that everybody who uses its name on the same server
-// shares, Redisson's RSemaphore included. It has as many as TrySetPermits has given it, none
-// before that. A Semaphore is a small value without state of its own, and making one costs no
-// I/O. The zero Semaphore is not usable: its methods return ErrInvalid.
+// Semaphore is a number of permits that all users of its name on one server share, including
+// Redisson's RSemaphore. TrySetPermits sets their number; before that there are none. A Semaphore
+// is a small value without state of its own, and making one costs no I/O. The zero Semaphore is not
+// usable: its methods return ErrInvalid.
 //
 // A semaphore has no lease. Permits of a process that dies are lost, until somebody gives
 // them back with AddPermits. If one permit is all you need, use a Mutex: it has a lease.
 //
-// Every operation is executed once, or not at all, also if connections are lost and commands
-// have to be sent again: the server keeps the answer of an engine's latest command to a
-// semaphore for a minute, in a key {name}:pawl:<Engine.ID>, or name:pawl::<Engine.ID> if the name has
-// a brace. A command that stays without an answer for 50 s is given up with ErrOutcomeUnknown. The
-// promise needs a server that does not evict keys with an expiry (maxmemory-policy volatile-...),
-// and that has not failed over to a replica which lacked what had been answered.
+// Every operation is executed once, or not at all, even if connections are lost and commands have to
+// be sent again: the server keeps the answer of an engine's latest command to a semaphore for a
+// minute, in a key {name}:pawl:<Engine.ID>, or name:pawl::<Engine.ID> if the name has a brace. A
+// command that stays without an answer for 50 s is given up with ErrOutcomeUnknown. The promise needs
+// a server that does not evict keys with an expiry (maxmemory-policy volatile-...), and that has not
+// failed over to a replica that lacks an answered command.
 //
 // While the server is out of reach, one command of a name may be in doubt. Other operations of
 // the name in this process wait behind it.
 type Semaphore struct{ counterHandle }
 
-// Semaphore returns the semaphore of that name. For the name the same is true as for a Mutex.
+// Semaphore returns the semaphore of that name. The rules for names are those of Mutex.
 func (e *Engine) Semaphore(name string) Semaphore {
 	return Semaphore{e.counter(name, counter.Semaphore)}
 }
@@ -34,9 +34,9 @@ func (e *Engine) Semaphore(name string) Semaphore {
 // Name returns the name as you gave it.
 func (s Semaphore) Name() string { return s.name }
 
-// Acquire waits for n permits as long as ctx lives, or as long as Wait and Outage allow; no other
-// option is for a semaphore. Those who wait in this process are served in order: one who wants many is
-// not overtaken by those who want few. Processes compete. For 0 permits nothing is asked.
+// Acquire waits for n permits as long as ctx lives, or as long as Wait and Outage allow; it takes no
+// other option. Waiters of one process are served in order: a waiter for many permits is not overtaken
+// by waiters for few. Processes compete. For 0 permits nothing is sent.
 //
 // If it fails, the error is a *NotAcquiredError. Permits that the server grants after ctx has
 // ended are given back. ErrOutcomeUnknown: the server may have granted them, and nobody knows;
@@ -45,8 +45,9 @@ func (s Semaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Permits
 	return s.await(ctx, counterSpec[*Permits]{n: n, options: opts, free: true})
 }
 
-// TryAcquire is for one answer of the server. It fails with ErrHeld if there are not n permits, or if others
-// of this process wait for some, and with ErrNoPermits if nobody has called TrySetPermits. It takes at most Config.CommandTimeout.
+// TryAcquire waits for one answer of the server. It fails with ErrHeld if fewer than n permits are free, or if
+// other callers of this process wait for permits, and with ErrNoPermits if nobody has called TrySetPermits. It
+// takes at most Config.CommandTimeout.
 func (s Semaphore) TryAcquire(ctx context.Context, n int) (*Permits, error) {
 	return s.await(ctx, counterSpec[*Permits]{n: n, once: true})
 }
@@ -97,13 +98,13 @@ func (s Semaphore) acquire(ctx context.Context, r counterSpec[*Permits], waits b
 }
 
 // TrySetPermits gives a semaphore that does not exist n permits, and reports whether it did. It
-// leaves one that exists as it is.
+// does not change one that exists.
 func (s Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	return startCounterOp(ctx, s.counterHandle, counterSpec[bool]{what: counter.Set, n: n, verdict: s.yes}, true).await(ctx)
 }
 
-// AddPermits gives the semaphore delta more permits, or takes some away if delta is negative.
-// It can have fewer than none then.
+// AddPermits gives the semaphore delta more permits, or takes some away if delta is negative. The
+// number of free permits may then be negative.
 func (s Semaphore) AddPermits(ctx context.Context, delta int) error {
 	_, err := startCounterOp(ctx, s.counterHandle, counterSpec[struct{}]{what: counter.Add, n: delta, verdict: s.nothing}, true).await(ctx)
 	return err
@@ -145,7 +146,7 @@ func newPermits(c counterHandle, n int) *permits {
 func (p *permits) lock()   { p.count.home.table.Shard(p.count.route).Lock() }
 func (p *permits) unlock() { p.count.home.table.Shard(p.count.route).Unlock() }
 
-// Count returns how many they are.
+// Count returns their number.
 func (p *Permits) Count() int { return p.p.n }
 
 // Done returns a channel that is closed when they are given back: when Release is called, or
@@ -171,10 +172,10 @@ func (p *Permits) Err() error {
 	return p.p.err()
 }
 
-// Release gives the permits back. ctx bounds the waiting, never whether they are given back. If
-// ctx ends first, the error Is ErrOutcomeUnknown and has the cause, and the release goes on in
-// the background: it is repeated until the server has answered, unless that takes more than
-// 50 s after it was sent. ErrNotHeld: Release was called before. ErrLost: Close came first.
+// Release gives the permits back. ctx bounds the waiting, never whether they are given back. If ctx
+// ends first, the error Is ErrOutcomeUnknown and has the cause, and the release continues in the
+// background: it is repeated until the server has answered, unless that takes more than 50 s after
+// it was sent. ErrNotHeld: Release was called before. ErrLost: Close came first.
 func (p *Permits) Release(ctx context.Context) error {
 	a, ends := p.release(true)
 	var err error
@@ -259,49 +260,48 @@ func (p *permits) Ended() {
 	p.seen.over(lossOf(p.err()), 0)
 }
 
-// Latch is a count that goes down to zero, and those who wait for that. Everybody who uses its
-// name on the same server shares it, Redisson's RCountDownLatch included. TrySetCount closes
-// it; as long as there is no count, it is open. A Latch is a small value without state of its
-// own, and making one costs no I/O. The zero Latch is not usable: its methods return
-// ErrInvalid.
+// Latch is a count that goes down to zero; callers can wait for that. All users of a name on one
+// server share one latch, including Redisson's RCountDownLatch. TrySetCount closes it; without a
+// count it is open. A Latch is a small value without state of its own, and making one costs no I/O.
+// The zero Latch is not usable: its methods return ErrInvalid.
 //
 // Each CountDown is executed once, or not at all, as the operations of a Semaphore are. A
 // latch has no lease: the count of a process that dies before its CountDown stays.
 //
-// Its futures end with their context; that of AwaitAsync with Wait, too. Abandon stops that of
-// AwaitAsync only.
+// A future of a latch ends with its context; the future of AwaitAsync also ends with Wait. Abandon
+// stops only AwaitAsync.
 type Latch struct{ counterHandle }
 
-// Latch returns the latch of that name. For the name the same is true as for a Mutex; but in a
-// cluster it must not contain a brace, because Redisson puts the name in braces for the channel,
-// which would be in another slot.
+// Latch returns the latch of that name. The rules for names are those of Mutex. In a cluster the
+// name must not contain a brace either, because Redisson puts the name in braces for the channel,
+// which would then be in another slot.
 func (e *Engine) Latch(name string) Latch { return Latch{e.counter(name, counter.Latch)} }
 
 // Name returns the name as you gave it.
 func (l Latch) Name() string { return l.name }
 
-// TrySetCount closes an open latch with a count of n, and reports whether it did. It leaves one
-// that is closed as it is. As with Redisson, a count of 0 leaves a key: the latch is open then, and
+// TrySetCount closes an open latch with a count of n, and reports whether it did. It does not
+// change a closed latch. As with Redisson, a count of 0 leaves a key: the latch is open then, and
 // no TrySetCount closes it before a CountDown has deleted the key.
 func (l Latch) TrySetCount(ctx context.Context, n int) (bool, error) {
 	return startCounterOp(ctx, l.counterHandle, counterSpec[bool]{what: counter.SetCount, n: n, verdict: l.yes}, true).await(ctx)
 }
 
-// CountDown counts down by one. At zero the latch opens, for everybody. It waits for the
-// server's answer as long as ctx lives. If that ends before the command was sent, nothing is
-// counted: the error has the cause, and Is ErrUnavailable if no server was to be had. After that it
-// Is ErrOutcomeUnknown, and the command is repeated in the background until there is an answer, or
-// for 50 s.
+// CountDown counts down by one. At zero the latch opens, for everybody. It waits for the server's
+// answer as long as ctx lives. If that ends before the command was sent, nothing is counted: the
+// error has the cause, and Is ErrUnavailable if no server was reachable. After that it Is
+// ErrOutcomeUnknown, and the command is repeated in the background until there is an answer, or for
+// 50 s.
 func (l Latch) CountDown(ctx context.Context) error {
 	_, err := l.countDown(ctx, true).await(ctx)
 	return err
 }
 
-// CountDownAsync is CountDown without the waiting. It never blocks. Abandon takes nothing back,
-// and lets a command that is still to be sent be sent: end ctx to prevent that.
+// CountDownAsync is CountDown without the waiting. It never blocks. Abandon takes nothing back, and
+// does not stop a command that is still unsent: end ctx for that.
 //
-// No order is promised among operations that are under way at the same time. Await the future of
-// a TrySetCount before you count down.
+// Concurrent operations have no promised order. Await the future of a TrySetCount before you count
+// down.
 func (l Latch) CountDownAsync(ctx context.Context) *Future[struct{}] {
 	return &l.countDown(ctx, false).fut
 }
@@ -313,13 +313,13 @@ func (l Latch) countDown(ctx context.Context, waits bool) *counterOp[struct{}] {
 // Count returns the count: 0 if the latch is open.
 func (l Latch) Count(ctx context.Context) (int, error) { return l.look(ctx) }
 
-// Await waits until the latch is open, as long as ctx lives, or as long as Wait allows; no
-// other option is for a latch. If it is closed still, the error Is ErrPending and has the
-// cause. With a ctx that has ended before, nothing is asked, and the error has the cause alone.
+// Await waits until the latch is open, as long as ctx lives, or as long as Wait allows; it takes no
+// other option. If the latch is still closed then, the error Is ErrPending and has the cause. If
+// ctx is already done, Await returns its cause without contacting the server.
 //
-// It is enough that the latch opens while Await listens, which usually begins a round trip or two
-// after the call; it may be closed again at once. If the message of that is lost, with the
-// connection or while a slot moves, Await waits for the next opening.
+// Await returns if the latch opens while it listens, even if somebody closes the latch again at
+// once. It usually begins to listen one or two round trips after the call. If the message is lost,
+// with the connection or while a slot moves, Await waits for the next opening.
 func (l Latch) Await(ctx context.Context, opts ...Option) error {
 	_, err := l.await(ctx, opts, true).await(ctx)
 	return err

@@ -67,13 +67,12 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 	return New(ctx, cfg)
 }
 
-// New makes an engine, which must be closed. Unless Config.Lazy is set, it waits until
-// all connections are up, as long as ctx lives. If none of Config.Addrs can be reached,
-// or a password is wrong, it fails at once with ErrUnavailable and says why; an address
-// that does not even refuse takes Config.DialTimeout, several up to twice that. If a
-// server answers but is loading its data, or a failover is under way, it tries again
-// for Config.DialTimeout. If only some of several primaries serve by then, it goes on with
-// these, and the log names the others.
+// New makes an engine, which must be closed. Unless Config.Lazy is set, it waits until all
+// connections are up, as long as ctx lives. If none of Config.Addrs can be reached, or a password
+// is wrong, it fails at once with ErrUnavailable and says why; an address that does not even refuse
+// takes Config.DialTimeout, several up to twice that. If a server answers but is loading its data,
+// or a failover is under way, it tries again for Config.DialTimeout. If only some primaries serve
+// by then, New returns with these, and the log names the others.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if ctx == nil {
 		return nil, lockerr.ErrNoContext
@@ -328,16 +327,16 @@ func (e *Engine) Close() error {
 	return e.closed.err
 }
 
-// Shutdown lets work finish. It refuses new acquisitions, fails those that wait, waits
-// until every hold has been unlocked or ctx ends, and then closes the engine. Meanwhile you
-// can unlock, release permits, extend a hold, and count a latch down. Everything else
-// returns ErrClosed: re-entries and Downgrade, State and ForceUnlock, Available and
-// Await, too. What was lost while a server was out of reach it waits for as well, as long as that may have it: for
-// the lease, or for those of the readers beside a writer. If ctx ends first, the holds that are left end as with Close, and the error has the context's
-// cause and Is ErrClosed, or what Close returns if that fails. With a nil ctx it does nothing and returns ErrInvalid.
+// Shutdown lets work finish. It refuses new acquisitions, fails those that wait, waits until every hold has
+// been unlocked or ctx ends, and then closes the engine. Meanwhile you can unlock, release permits, extend a
+// hold, and count a latch down. Everything else returns ErrClosed: re-entries and Downgrade, State and
+// ForceUnlock, Available and Await, too. It also waits for holds that were lost while a server was out of
+// reach, as long as the server may have them: for the lease, or for the leases of the readers beside a writer.
+// If ctx ends first, the remaining holds end as with Close, and the error has the context's cause and Is
+// ErrClosed, or what Close returns if that fails. With a nil ctx it does nothing and returns ErrInvalid.
 //
-// Shut down first what still takes locks (an HTTP server, say), and end the contexts of loops that
-// hold one until then: nobody tells these.
+// First shut down what still takes locks, such as an HTTP server, and end the contexts of loops
+// that hold a lock: Shutdown does not end these.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return lockerr.ErrNoContext

@@ -33,8 +33,8 @@ var (
 	ErrLost = errors.New("engine: lock was lost")
 	// ErrNotHeld: this hold was already unlocked. Nothing was sent.
 	ErrNotHeld = lockerr.ErrNotHeld
-	// ErrOutcomeUnknown: the command was sent, and nobody knows whether the server
-	// executed it. An Unlock goes on in the background until the lease ends.
+	// ErrOutcomeUnknown: the command was sent, and nobody knows whether the server executed it. The
+	// engine repeats an Unlock in the background until the lease ends.
 	ErrOutcomeUnknown = lockerr.ErrOutcomeUnknown
 	// ErrUnavailable: the server could not be reached, did not answer in time, or
 	// refuses everything for now (loading, busy, read-only, out of memory).
@@ -114,9 +114,9 @@ func (r LostReason) String() string {
 }
 
 // Code is the reason as a label of a metric, or for a program in another language: lease_ended,
-// not_renewed, max_hold_reached, removed, overwritten or engine_closed. These stay as they are
-// from version to version, while texts may change. It is empty if there is no reason, and
-// unknown for a number that is none.
+// not_renewed, max_hold_reached, removed, overwritten or engine_closed. These stay the same from
+// version to version, while texts may change. It is empty without a reason, and unknown for any
+// other number.
 func (r LostReason) Code() string {
 	if int(r) < len(reasons) {
 		return reasons[r].code
@@ -169,9 +169,9 @@ type NotAcquiredError struct {
 	// error Is ErrHeld. It is negative if that is unknown or the key has no expiry. The
 	// holder may renew the lease.
 	TTL time.Duration
-	// Holder is the owner that held the lock then, as State shows it and as its Hold.Owner is there, if the
-	// error Is ErrHeld and that is known. It is empty if the holder is one of many (readers,
-	// permits, a RedLock), and for a FairMutex or an RWMutex that another process holds: ask State.
+	// Holder is the owner that held the lock then, as State and its own Hold.Owner show it, if the error Is
+	// ErrHeld. It is empty if the holder is one of many (readers, permits, a RedLock), and for a FairMutex
+	// or an RWMutex that another process holds: call State.
 	Holder string
 	// Err is the reason: ErrHeld, ErrUnavailable, ErrClosed, ErrInvalid and so on, with
 	// their causes. If a context or Wait ended the waiting, Err has the context's cause

@@ -45,7 +45,7 @@ func ExampleEngine_FencedMutex() {
 	})
 	fmt.Println("second:", err)
 
-	// One who does not know that the lock was lost.
+	// A holder that does not know that its lock was lost.
 	fmt.Println("first, late:", write("paid", first.Token()))
 	fmt.Println("stored:", stored)
 	// Output:

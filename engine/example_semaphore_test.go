@@ -51,8 +51,8 @@ func ExampleSemaphore() {
 		log.Fatal(err)
 	}
 	n, err := exports.Available(ctx)
-	fmt.Println("to be had:", n, err)
+	fmt.Println("free:", n, err)
 	// Output:
 	// none left: true
-	// to be had: 3 <nil>
+	// free: 3 <nil>
 }

@@ -27,7 +27,7 @@ func ExampleEngine_SpinMutex() {
 		log.Fatal(err)
 	}
 
-	// Who does wait asks after about 2 ms, then less and less often, up to every 50 ms.
+	// A waiter polls after about 2 ms, then less and less often, up to every 50 ms.
 	next := upload.LockAsync(ctx, engine.Backoff(2*time.Millisecond, 50*time.Millisecond))
 	if err := h.Unlock(ctx); err != nil {
 		log.Fatal(err)

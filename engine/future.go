@@ -86,8 +86,8 @@ func (f *Future[T]) Result() (T, error) {
 	return f.value, f.err
 }
 
-// Await waits for the result. ctx bounds this wait only, not the operation: if ctx ends
-// first, the error Is ErrPending and has the context's cause, and the future goes on.
+// Await waits for the result. ctx bounds this wait only, not the operation: if ctx ends first, the
+// error Is ErrPending and has the context's cause, and the operation continues.
 func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	if v, err := f.Result(); err != ErrPending {
 		return v, err
@@ -127,10 +127,10 @@ func (f *Future[T]) OnComplete(fn func(T, error)) {
 	}
 }
 
-// Abandon gives the future up. A pending acquisition is cancelled, and so is a pending
-// Latch.Await. A lock that was granted, or is granted later, is released. An operation that
-// acquires nothing, such as Unlock or CountDown, goes on, and what it does is not taken back: to
-// give up one that takes a context, end that. Abandoning twice, or after Unlock, does no harm.
+// Abandon gives the future up. A pending acquisition is cancelled, and so is a pending Latch.Await.
+// A lock that was granted, or is granted later, is released. An operation that acquires nothing,
+// such as Unlock or CountDown, continues, and its effect is not undone: to give up one that takes a
+// context, end the context. Abandoning twice, or after Unlock, does no harm.
 func (f *Future[T]) Abandon() {
 	f.source.abandon()
 	f.mu.Lock()

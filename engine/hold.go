@@ -13,12 +13,12 @@ import (
 // servers (QuorumLock), or permits of a PermitSemaphore. All methods may be called from any
 // goroutine: a hold belongs to the code that has it, not to the goroutine that took it.
 //
-// You must unlock a Hold, also one of several locks of which one was lost. If you drop it, the
-// lock stays held, and is renewed until the engine is closed. A hold under the watchdog that is
-// dropped is reported to Config.Logger and counted in Stats.Leaked once it has been renewed and
-// the garbage collector has found it. A re-entry is not, as it ends with what it re-enters. A
-// context of Hold.Context keeps the Hold in use until the context that it was made from has
-// ended. Do not copy a Hold: only its pointer is watched. (go vet finds copies.)
+// You must unlock every Hold, even one of several locks that has lost one of them. If you drop it,
+// the lock stays held, and is renewed until the engine is closed. A hold under the watchdog that is
+// dropped is reported to Config.Logger and counted in Stats.Leaked once it has been renewed and the
+// garbage collector has found it. A re-entry is not reported, because it ends with the hold that it
+// re-enters. A context of Hold.Context keeps the Hold in use until the context that it was made
+// from has ended. Do not copy a Hold: only its pointer is watched. (go vet finds copies.)
 type Hold struct {
 	_ noCopy
 	h hold
@@ -65,8 +65,8 @@ type hold interface {
 	detach(c *heldContext)
 }
 
-// Name returns the lock's name as you gave it; of a MultiLock that of the first, and how many
-// more there are.
+// Name returns the lock's name as you gave it; for a MultiLock, the name of the first lock and how
+// many more there are.
 func (l *Hold) Name() string { return l.h.name() }
 
 // Owner returns the owner, as the lock's hash on the server has it. Holds that hand the lock
@@ -75,9 +75,9 @@ func (l *Hold) Name() string { return l.h.name() }
 // MultiLock and a QuorumLock, whose Parts have one each, and for permits; see PermitIDs.
 func (l *Hold) Owner() string { return l.h.owner() }
 
-// Token returns the fencing token: at least 1, and higher than those of all holds that the lock
-// has had before in any process, for a hold of a FencedMutex and each re-entry of one, through
-// whatever Mutex. For every other hold it is 0; the Parts of a MultiLock have their own.
+// Token returns the fencing token of a hold of a FencedMutex, or of a re-entry of one, through
+// whatever Mutex: at least 1, and higher than that of every earlier hold of the lock in any
+// process. For every other hold it is 0; the Parts of a MultiLock have their own.
 func (l *Hold) Token() int64 { return l.h.token() }
 
 // PermitIDs returns the ids of the permits of a PermitSemaphore, as Redisson has them: 32
@@ -115,11 +115,10 @@ func (l *Hold) Err() error { return l.h.err() }
 
 // Unlock releases the lock, from any goroutine. Renewal stops when it is called.
 //
-// ctx bounds the waiting, never whether the release is sent. If ctx ends first, the
-// error Is ErrOutcomeUnknown and has the cause, and the release goes on in the
-// background until the lease ends. A second call joins a release that is under way.
-// ErrNotHeld: the lock was unlocked before. ErrLost: the hold was lost before Unlock
-// was called, or the server no longer had it.
+// ctx bounds the waiting, never whether the release is sent. If ctx ends first, the error Is
+// ErrOutcomeUnknown and has the cause, and the release continues in the background until the lease
+// ends. A second call joins a release that is under way. ErrNotHeld: the lock was unlocked before.
+// ErrLost: the hold was lost before Unlock was called, or the server no longer had it.
 //
 // If others of this process wait, Unlock may hand the lock over to the first of them (see
 // Config.HandOverTime). Then it returns nil without asking the server. If the key was deleted
@@ -158,9 +157,9 @@ func (l *Hold) UnlockAsync() *Future[struct{}] {
 // an error the lease is what it was, or longer: see ValidUntil.
 func (l *Hold) Extend(ctx context.Context, d time.Duration) error { return l.h.extend(ctx, d) }
 
-// Parts returns the locks of a MultiLock in their order, or of a QuorumLock those that its
-// servers have at this moment; nil for every other hold. They tell of one lock each: its Owner,
-// Token, ValidUntil and so on. Unlock and Extend of a part are ErrInvalid: use the whole.
+// Parts returns the locks of a MultiLock in their order, or of a QuorumLock those that its servers
+// have at this moment; nil for every other hold. Each describes one lock: its Owner, Token,
+// ValidUntil and so on. Unlock and Extend of a part are ErrInvalid: use the whole.
 func (l *Hold) Parts() []*Hold {
 	all := l.h.parts()
 	if all == nil {

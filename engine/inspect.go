@@ -15,14 +15,14 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
-// LockInfo is what is known of a name: up to QueueHidden what the server says, and the rest from the
-// engines, which are asked. What an engine says is a claim. Any client that may publish to the
-// channel may lie, so show it as a text of somebody else's, and do nothing because of it.
+// LockInfo is what is known of a name. The fields up to QueueHidden come from the server, the rest
+// from the engines. The answer of an engine is a claim: any client that may publish to the channel
+// can lie. So show it as somebody else's text, and do not act on it.
 type LockInfo struct {
 	// Name is the key on the server.
 	Name string
 	// Kind is "mutex", "fenced", "fair", "read-write", "permits", "count", or "" if there is
-	// nothing. It is as much as the keys show: a fair lock for which nobody waits is "mutex", a
+	// nothing. It says only what the keys show: a fair lock for which nobody waits is "mutex", a
 	// semaphore without taken permits, or a latch, is "count".
 	Kind string
 	// Locked, Mode and TTL are those of State.
@@ -31,13 +31,13 @@ type LockInfo struct {
 	TTL    time.Duration
 	// Holders are the owners of a lock, or the permits that are taken.
 	Holders []HolderInfo
-	// Queue is how many wait in the queue of a fair lock, dead ones included; Token the last fencing
-	// token; Available the free permits of a semaphore, Count the number of a count.
+	// Queue is the number of waiters in the queue of a fair lock, dead ones included; Token the last
+	// fencing token; Available the free permits of a semaphore, Count the number of a count.
 	Queue     int
 	Token     int64
 	Available int
 	Count     int
-	// Hidden is why this user may not see whether there is more, QueueHidden the same of a queue.
+	// Hidden is why this user may not see more, QueueHidden why not the queue.
 	Hidden, QueueHidden error
 
 	// Waiters are calls of Lock that wait, the longest first: at most 100 of each engine. Waiting
@@ -63,17 +63,18 @@ func (i *LockInfo) String() string {
 type HolderInfo struct {
 	Holder
 	TTL time.Duration // of a permit: the holders of a lock share one
-	// Engine is behind the ID; nil if the id does not say.
+	// Engine is the engine of that ID; nil if the ID does not say.
 	Engine *EngineInfo
 	// Uses are the holds of this owner, as its engine describes them. The plain readers of a process are one
-	// owner, and have one each.
+	// owner, with one Use each.
 	Uses []Use
 }
 
 // Use is a hold, or a wait for one, as its engine describes it.
 type Use struct {
 	Engine *EngineInfo
-	// Name is the lock, of a wait in a Cycle; Under are those that the context of a waiter carried.
+	// Name is the lock that is waited for, in a Cycle; Under are the locks that the context of a
+	// waiter carried.
 	Name  string
 	Under []string
 	// Kind is "mutex", "spin", "fenced", "fair", "read", "write", "permit", "semaphore" or "latch".
@@ -149,11 +150,12 @@ func (m Mutex) keys(ctx context.Context) (*LockInfo, error) {
 
 var errOtherThanLock = errors.New("it is no lock, and this user may not see what else it is (see the ACL rules in docs/operations.md)")
 
-// List visits the locks whose names match a pattern (* any text, ? one byte, [a-z], \\ takes the next
-// byte as it is), on all primaries, in no order. Of each it has what Inspect has, with these exceptions. Engines are asked once, before
-// the first lock: of each engine the 100 longest holds have Uses, and Waiting counts the waits of these
-// names. There are no Waiters; Engines are those of these waits. The kind is "mutex" or "read-write", unless an engine says more. Locks that nobody holds, semaphores
-// and latches are not listed, nor is a hash with more than 1024 owners.
+// List visits the locks whose names match a pattern (* any text, ? one byte, [a-z], \\ takes the next byte as
+// it is), on all primaries, in no order. Each has what Inspect returns, with these exceptions. Engines are
+// asked once, before the first lock: the 100 longest holds of each engine have Uses, and Waiting counts the
+// waits for these names. Waiters is empty; Engines are the engines of these waits. The kind is "mutex" or
+// "read-write", unless an engine says more. Locks that nobody holds, semaphores and latches are not listed, nor
+// is a hash with more than 1024 owners.
 //
 // Memory is bounded, however many locks there are. A lock that comes or goes meanwhile may be missed, and one whose
 // slot moves may come twice. If the server cannot be asked any more, the last pair has the error.
@@ -350,17 +352,17 @@ func (e *Engine) redLockWaits() (all []driver.NameUses) {
 // last for one that the caller of the first holds.
 type Cycle struct {
 	Waits []Use
-	// Possible: it is one only if the processes' holds and waits are of the same callers. The contexts of some of the waits carry no
-	// hold; what these have in Under is held by somebody in the process, as the server says.
+	// Possible: it is a deadlock only if the callers that wait are those that hold. The contexts of some waits
+	// carry no hold; the locks in their Under are held by some caller of the process, as the server says.
 	Possible bool
 }
 
 // Deadlocks asks all engines for waits whose callers hold other locks, and returns the cycles among these. Pawl
-// knows that a caller holds a lock if the context of its Lock carries the hold (Hold.Context, Do). What else may be a
-// deadlock is Possible: processes hold what others of them wait for. Of these there are 10 at most, after the others.
+// knows that a caller holds a lock if the context of its Lock carries the hold (Hold.Context, Do). Other cycles
+// are Possible: processes hold what the next ones wait for. At most 10 of these follow the others.
 //
-// A cycle is there twice, a quarter of a second apart, and the server confirms its holders. It
-// ends by itself if a wait in it is bounded. Of an engine the 100 longest waits count.
+// Each cycle was there twice, a quarter of a second apart, and the server confirms its holders. It
+// ends by itself if a wait in it has a deadline. Each engine reports its 100 longest waits.
 func (e *Engine) Deadlocks(ctx context.Context) ([]Cycle, error) {
 	if err := (Mutex{home: e}).check(ctx); err != nil {
 		return nil, err

@@ -9,12 +9,12 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
-// Lock is what can be locked and is held as one Hold: a Mutex, a MultiLock, a QuorumLock, or
-// PermitSemaphore.Permits. Write code against it that does not care which: a job runner, an
+// Lock is anything that is locked as one and held as one Hold: a Mutex, a MultiLock, a QuorumLock,
+// or PermitSemaphore.Permits. Write code against it that does not care which: a job runner, an
 // election, a plugin.
 type Lock interface {
-	// Name returns the name of the lock as you gave it; of a MultiLock that of the first, and how
-	// many more there are.
+	// Name returns the name of the lock as you gave it; for a MultiLock, the name of the first lock
+	// and how many more there are.
 	Name() string
 	// Lock waits for the lock as long as ctx lives, or as long as Wait allows.
 	Lock(ctx context.Context, opts ...Option) (*Hold, error)

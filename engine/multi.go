@@ -28,23 +28,22 @@ type several struct {
 // maxLocks bounds the locks of a MultiLock.
 const maxLocks = 10_000
 
-// Multi returns the locks as one, which may be of several engines. On the wire each of them
-// is what it is: it excludes callers that take it alone, or together with others, Redisson's
-// getMultiLock included.
+// Multi returns the locks as one, which may be of several engines. On the server each is an
+// ordinary lock: it excludes callers that take it alone or together with others, including
+// Redisson's getMultiLock.
 //
-// Lock tries all of them at the same time. If one is held by somebody else, it gives the
-// others back at once, waits for that one, and then tries the others again. So it never
-// waits while it holds one of them, and does not dead-lock with anybody, whatever the
-// order. It is not fair: under contention a large set may wait for a long time. Of FairMutexes
-// it waits in the queue of one, and takes the others only when nobody queues for them; if
-// somebody always does, it never gets them.
+// Lock tries all of them at the same time. If one is held by somebody else, it gives the others
+// back at once, waits for that one, and then tries the others again. So it never waits while it
+// holds one of them, and does not dead-lock with anybody, whatever the order. It is not fair: under
+// contention a large set may wait for a long time. With FairMutexes it queues for one lock, and
+// takes the others only if their queues are empty; if they never are, it never gets them.
 //
-// Any Mutex will do, also a Reader or a Writer. The whole has no fencing token: Hold.Parts have
+// Any Mutex works, including a Reader or a Writer. The whole has no fencing token: Hold.Parts have
 // theirs.
 //
-// There must be at least one lock and at most 10,000, all different and of one kind.
-// Otherwise the first call that needs them returns ErrInvalid. That two names on two engines
-// are the same lock cannot be known; such a Lock never succeeds.
+// There must be at least one lock and at most 10,000, all different and of one kind. Otherwise the
+// first call that needs them returns ErrInvalid. Multi cannot know that two names on two engines
+// are the same lock; such a Lock never succeeds.
 func Multi(locks ...Mutex) MultiLock {
 	m := newSeveral(quorum.All, locks)
 	switch {
@@ -102,7 +101,7 @@ func newSeveral(policy quorum.Policy, locks []Mutex) *several {
 func (all *several) has(k severalKey) bool { _, is := all.index[k]; return is }
 
 // Many returns the locks of those names as one, each of them a Mutex; see Multi, also for other
-// kinds of locks. A name that is there twice counts once.
+// kinds of locks. A repeated name counts once.
 func (e *Engine) Many(names ...string) MultiLock {
 	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
 	locks := make([]Mutex, len(sorted))

@@ -14,11 +14,10 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// Mutex is a re-entrant lock: that of Engine.Mutex, or of SpinMutex, FairMutex, FencedMutex and
-// the halves of an RWMutex, which differ in what their constructors say. All users of a name on
-// one server share one lock, including Redisson's RLock. A Mutex is a small value without state
-// of its own, and making one costs no I/O. The zero Mutex is not usable: its methods return
-// ErrInvalid.
+// Mutex is a re-entrant lock. Engine.Mutex, SpinMutex, FairMutex and FencedMutex return one, and so
+// do the halves of an RWMutex; their documentation says how they differ. All users of a name on one
+// server share one lock, including Redisson's RLock. A Mutex is a small value without state of its
+// own, and making one costs no I/O. The zero Mutex is not usable: its methods return ErrInvalid.
 type Mutex struct {
 	home  *Engine
 	key   driver.Key
@@ -53,11 +52,11 @@ func (e *Engine) SpinMutex(name string) Mutex { return e.mutex(name, kind.Spin) 
 // Then a holder that was paused for longer than its lease, and wakes up after somebody else
 // has got the lock, does no harm. See docs/fencing.md.
 //
-// On the wire it is Redisson's RFencedLock. It and Mutex(name) are one lock, but only the
-// grants of a FencedMutex are counted: under a context that carries a hold without a token
-// the error Is ErrKindConflict. Every hold is a grant of the server's, also when a waiter of the same
-// process takes over. In a cluster, a FencedMutex is not granted while its slot moves to another
-// node; what is held stays held.
+// On the wire it is Redisson's RFencedLock. It and Mutex(name) are one lock, but only the grants of a
+// FencedMutex are counted: under a context that carries a hold without a token the error Is
+// ErrKindConflict. The server grants every hold, even if the next holder is a waiter of the same
+// process. In a cluster, a FencedMutex is not granted while its slot moves to another node; what is
+// held stays held.
 //
 // The counter is a key of its own, redisson_lock_token:{name}, without an expiry. If it is
 // deleted, evicted, or lost in a failover, the tokens begin again; ask for replicas (see Acked)
@@ -72,12 +71,11 @@ func (e *Engine) FencedMutex(name string) Mutex { return e.mutex(name, kind.Fenc
 // keeps the place while its connection is lost and comes back within Config.FairWaitTimeout. It loses
 // the place, and begins anew at the end,
 //
-//   - if a try of its own is under way while the connection breaks: what became of that try is
-//     not known;
-//   - if it is its turn and it does not ask for three seconds while nobody hears that channel:
-//     its process has died, or cannot reach the server. These seconds begin when it is the turn
-//     of one before it, if nobody hears any of those either. In a cluster without sharded messages,
-//     and beside Redisson's clients, that takes Config.FairWaitTimeout.
+//   - if the connection breaks during one of its tries, whose outcome is then unknown;
+//   - if it is its turn and it does not try for three seconds while its channel has no subscriber:
+//     its process has died, or cannot reach the server. Dead waiters that stand one behind the
+//     other share these three seconds. In a cluster without sharded messages, and beside Redisson's
+//     clients, that takes Config.FairWaitTimeout.
 //
 // TryLock takes a free lock that nobody waits for, and never queues. A waiter costs a
 // subscription of its own, and a command every 5 to 10 seconds, or for each lease of the holder if
@@ -138,9 +136,9 @@ func (m Mutex) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 // TryLock asks the server once whether the lock is free, and never waits for it. If somebody
 // else holds it, the error is a *NotAcquiredError that Is ErrHeld.
 //
-// It is for one answer, and waits for that up to Config.CommandTimeout: without a connection, while
-// the server refuses everything for now (a failover, a slot that moves, LOADING), and if an answer is
-// lost. After that it is ErrUnavailable, with the latest reason.
+// It waits for one answer, up to Config.CommandTimeout: without a connection, while the server
+// refuses everything for now (a failover, a slot that moves, LOADING), and if an answer is lost.
+// After that the error is ErrUnavailable, with the latest reason.
 func (m Mutex) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return m.acquire(ctx, opts, true)
 }
@@ -203,20 +201,18 @@ func (m Mutex) acquireAsync(ctx context.Context, opts []Option, once bool) (fut 
 	return &a.fut
 }
 
-// ForceUnlock takes the lock away from its holder, and reports whether there was one.
-// The holder is told at its next renewal, or at once if somebody in its process waits
-// for the lock (of a FairMutex: if that is the next in the queue; a reader: if that is a writer, and
-// gets the lock), and always before another hold of its process begins that excludes it. Until then
-// it may go on working.
-// The command cannot be repeated safely, so it is sent once: if its answer is lost, or
-// does not come within Config.CommandTimeout, the error is ErrOutcomeUnknown.
+// ForceUnlock takes the lock away from its holder, and reports whether there was one. The holder
+// learns of it at its next renewal, Extend or Unlock; if another caller of its process waits, also
+// when that caller would try (docs/promises.md). Until then it may keep working. The command cannot
+// be repeated safely, so it is sent once: if its answer is lost, or does not come within
+// Config.CommandTimeout, the error is ErrOutcomeUnknown.
 func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, error) {
 	return m.forceUnlock(ctx, opts, true).answer(ctx)
 }
 
 // ForceUnlockAsync is ForceUnlock without the waiting. It never blocks. If ctx ends first, the
 // future ends, with ErrOutcomeUnknown if the command was sent. Abandon takes nothing back: the
-// command goes on.
+// command continues.
 func (m Mutex) ForceUnlockAsync(ctx context.Context, opts ...ForceOption) *Future[bool] {
 	return &m.forceUnlock(ctx, opts, false).fut
 }
@@ -277,21 +273,21 @@ func (m Mutex) about(err error) error {
 // release it, so that a writer of another process gets a chance; then it joins. TryLock joins at once.
 // With a negative HandOverTime each reader is an owner of its own.
 //
-// The context of a read lock re-enters the reader, that of a write lock the writer. A Reader
-// under the context of its Writer is granted at once, and is a hold of its own: it stays when the
-// writer is unlocked. A Writer under the context of its Reader fails at once with ErrReentry, for
-// it would wait for itself. Contexts are how Pawl knows: a Lock of the reader by a goroutine that
-// reads already, but without the context of that hold, is another reader, and dead-locks if a
-// writer waits meanwhile.
+// The context of a read lock re-enters the reader, that of a write lock the writer. A Reader under
+// the context of its Writer is granted at once, and is a hold of its own: it stays when the writer
+// is unlocked. A Writer under the context of its Reader fails at once with ErrReentry, for it would
+// wait for itself. Pawl knows this from contexts: a Lock of the reader by a goroutine that already
+// reads, but without the context of that hold, is another reader, and dead-locks if a writer waits
+// meanwhile.
 //
-// The readers and writers of one engine take turns, as with sync.RWMutex: a reader that comes
-// while a writer of this engine waits or writes comes after that, and readers that have waited
-// for a writer come before the next one. So neither starves the other within a process. Between
-// processes there is no order: the first to ask after a release gets the lock, and readers of
-// others that never end keep a writer waiting. TryLock asks without regard to turns.
+// The readers and writers of one engine take turns, as with sync.RWMutex: a reader that arrives
+// while a writer of this engine waits or writes is served after that writer, and before the next
+// one. So neither starves the other within a process. Between processes there is no order: the
+// first to ask after a release gets the lock, and readers of others that never end keep a writer
+// waiting. TryLock asks without regard to turns.
 //
-// A name is either an RWMutex or a Mutex. If an engine uses it for one of them the other is
-// ErrKindConflict; if it is the other elsewhere it counts as held. In a cluster, a reader is not granted
+// A name is either an RWMutex or a Mutex. In one engine the second is ErrKindConflict; if another
+// process uses the name as the other, the lock counts as held. In a cluster, a reader is not granted
 // while the slot of the lock moves to another node; what is held stays held, and can be unlocked.
 //
 // A reader that dies keeps writers out until its lease ends. A Java program with Redisson may
@@ -320,15 +316,15 @@ func (l RWMutex) Writer() Mutex { return l.writer }
 func (l RWMutex) State(ctx context.Context) (State, error) { return l.writer.State(ctx) }
 
 // Downgrade gives back a write lock and keeps a read lock, which it returns, without a moment in
-// between in which somebody else could write. Others that wait to read are woken. w ends as by
+// between in which somebody else could write. Others that wait to read are woken. w ends as with
 // Unlock, with its contexts and its re-entries. The options are those of the read lock, but for
 // NonReentrant, which is an error here.
 //
-// It is like TryLock: it waits for the answers of the server, and for nobody. If it
-// fails, also with ErrClosed during Shutdown, w is held as before, or was lost, which the error
-// says. (With ErrWrongType something else has the name: w was lost, and is told at its next
-// renewal.) If the read lock was granted, but nobody knows whether the write lock was released
-// before ctx ended, that goes on in the background, as with Unlock, and Downgrade has succeeded.
+// Like TryLock, it waits for the answers of the server, and not for other callers. If it fails,
+// also with ErrClosed during Shutdown, w is held as before, or was lost, which the error says.
+// (With ErrWrongType the key is something else: w was lost, and reports it at its next renewal.) If
+// the read lock was granted, but nobody knows whether the write lock was released before ctx ended,
+// its release continues in the background, as with Unlock, and Downgrade has succeeded.
 //
 // While a cluster moves the slot of the lock to another node, no reader is granted. If that takes
 // longer than Config.CommandTimeout, Downgrade fails with ErrNotAcquired and ErrUnavailable, and w is

@@ -17,22 +17,22 @@ import (
 // Which goroutine calls:
 //
 //   - AcquireStart: the one that calls Lock, TryLock, Acquire and so on, before anything is sent,
-//     also if that is refused at once.
+//     even if the call is refused at once.
 //   - AcquireEnd: the same. HoldEnd and ReleaseEnd: the one that calls Unlock, after the release was
 //     sent and after its answer. So an Observer that blocks holds up its own caller.
-//   - Everything else: one goroutine of the engine, in order. That is everything about the future
-//     of a LockAsync but for its AcquireStart, all about a part (see Acquisition.PartOf), a
-//     hold that is lost, RenewEnd and ConnChange. Its queue has room for 65,536 calls, log lines
-//     included; what does not fit is dropped, and counted in Stats.EventsDropped. Nobody waits for what comes
-//     after Close: a LockAsync fails then, and has its AcquireEnd.
+//   - Everything else: one goroutine of the engine, in order. That covers the future of a LockAsync, except
+//     its AcquireStart; parts (see Acquisition.PartOf); lost holds; RenewEnd and ConnChange. Its queue has
+//     room for 65,536 calls, log lines included; what does not fit is dropped, and counted in
+//     Stats.EventsDropped. Close does not wait for calls after it, such as the AcquireEnd of a LockAsync that
+//     fails with ErrClosed.
 //
 // Each AcquireStart is followed by one AcquireEnd, and, if the outcome is Granted, by one HoldEnd. Each
 // Unlock that ends a hold is followed by one ReleaseEnd, with its result. If AcquireStart panics, so does the call
 // of Lock; nothing begins, and nothing follows.
 // Permits of a Semaphore are a hold, too; its other operations and a Latch are not observed.
 //
-// If the Observer has a method Attach(*Engine), New calls it with the engine: so it can look at
-// Stats from then on.
+// If the Observer has a method Attach(*Engine), New calls it with the engine, so that it can read
+// Stats.
 type Observer interface {
 	// AcquireStart: an acquisition begins. The context that it returns is made from ctx, or is
 	// ctx. It takes the place of ctx for this acquisition: it is the parent of what Do gives to its
@@ -51,7 +51,7 @@ type Observer interface {
 	ConnChange(change ConnChange)
 }
 
-// Acquisition is what somebody asks for.
+// Acquisition is a request for a lock, for several as one, or for permits.
 type Acquisition struct {
 	// Kind is "mutex", "spin", "fenced", "fair", "read", "write", "permit" or "semaphore"; of
 	// several locks "multilock" or "redlock".
@@ -71,8 +71,8 @@ type AcquireEnd struct {
 	Err     error // nil if it was granted; what the caller gets
 	Time    time.Time
 	Wait    time.Duration // from when AcquireStart has returned, to the result
-	// Attempts is how many commands were sent for it; 0 for a semaphore, whose commands many
-	// share, and for several locks.
+	// Attempts is how many commands were sent for it; it is 0 for a semaphore, whose commands serve
+	// many callers, and for several locks.
 	Attempts int
 	// HandedOver: another holder of this process handed it over, or it joined other readers; see
 	// Config.HandOverTime.
@@ -126,7 +126,7 @@ type ConnChange struct {
 	Err  error
 }
 
-// Outcome is what became of an acquisition, for a metric: nobody needs to look at texts.
+// Outcome is the result of an acquisition, as a label for metrics.
 type Outcome uint8
 
 // The outcomes.
@@ -152,7 +152,7 @@ const (
 var outcomes = [...]string{"", "granted", "refused", "timed_out", "canceled", "unavailable", "closed", "invalid", "failed"}
 
 // String returns the outcome as a label of a metric: granted, refused, timed_out, canceled,
-// unavailable, closed, invalid or failed. These stay as they are from version to version.
+// unavailable, closed, invalid or failed. These stay the same from version to version.
 func (o Outcome) String() string {
 	if int(o) < len(outcomes) {
 		return outcomes[o]
@@ -263,10 +263,10 @@ func (f ObserverFuncs) ConnChange(change ConnChange) {
 	}
 }
 
-// Observers returns an Observer that calls each of those, in this order. The contexts are made
-// one from the other. A nil one is left out; the result is nil if there is no other. If one panics, the
-// others are called, and the panic goes on after that; but if that was an AcquireStart, those after it are not
-// called, and those before it have their AcquireEnd.
+// Observers returns an Observer that calls each of those, in this order. Each AcquireStart gets the context
+// that the one before it returned. Nil Observers are left out; the result is nil if there is no other. If one
+// panics, the others are still called, and the panic continues after that. The exception is AcquireStart:
+// those after it are not called, and those before it get their AcquireEnd.
 func Observers(all ...Observer) Observer {
 	var some observers
 	for _, one := range all {

@@ -15,8 +15,8 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// Option changes one acquisition. Without options, the watchdog renews the lease, and
-// the call waits as long as its context lives. If one is given twice, the later counts.
+// Option changes one acquisition. Without options, the watchdog renews the lease, and the call
+// waits as long as its context lives. If an option is given twice, the last one counts.
 type Option interface{ apply(*options) }
 
 type options struct {
@@ -90,13 +90,13 @@ func MinHold(d time.Duration) Option {
 }
 
 // Outage bounds the waiting for a server that is away: after d in a row without a connection to the
-// server of the name the call fails with ErrUnavailable. Outage(0) fails at once if it is known to be
-// away, and as soon as it is lost. That is so also while the lock is held by this process. A connection
-// that comes back, however shortly, ends the outage.
+// server of the name the call fails with ErrUnavailable. With Outage(0) the call fails at once if the
+// server is known to be away, and as soon as it is lost, even while this process holds the lock. A
+// connection that comes back, however shortly, ends the outage.
 //
-// Of several locks d is for the server of each. Of a RedLock it is for as many as leave no majority. It
-// is for all that is acquired, a Semaphore included; more than 100 years means no bound. Without it
-// Lock waits as long as its context lives, and TryLock up to Config.CommandTimeout.
+// With several locks d applies to the server of each, with a RedLock to as many as leave no majority.
+// It works for everything that is acquired, including a Semaphore; more than 100 years means no bound.
+// Without it Lock waits as long as its context lives, and TryLock up to Config.CommandTimeout.
 func Outage(d time.Duration) Option {
 	return setting{"Outage", d, func(o *options, d time.Duration) { o.outage, o.outageGiven = d, true }}
 }
@@ -218,15 +218,14 @@ func (c *Config) lockConfig() lock.Config {
 type Replicas int
 
 const (
-	// AllReplicas means every replica, and at least one. A replica that is away counts
-	// until the deployment itself has dropped it (docs/durability.md says how). So no
-	// matter which replica is promoted, it has the lock. While a replica is away, no
-	// lock is granted or renewed.
+	// AllReplicas means every replica, and at least one. A replica that is away counts until the
+	// deployment itself has dropped it (docs/durability.md says how). So whichever replica is
+	// promoted has the lock. While a replica is away, no lock is granted or renewed.
 	AllReplicas = Replicas(resp.AllReplicas)
-	// MajorityOfReplicas means more than half of them. That is enough if the primary
-	// dies and, of more than half of the replicas, the one with the most data is
-	// promoted. It is not enough for a failover on command, which promotes one replica
-	// while the primary goes on: of three replicas the two others are still a majority.
+	// MajorityOfReplicas means more than half of them. That is enough if the primary dies and, of
+	// more than half of the replicas, the one with the most data is promoted. It is not enough for
+	// a failover on command, which promotes one replica while the primary keeps serving: with three
+	// replicas, the other two are still a majority.
 	MajorityOfReplicas = Replicas(resp.MajorityOfReplicas)
 )
 
@@ -251,11 +250,11 @@ func replicasOf(text string) (Replicas, bool) {
 	return Replicas(n), err == nil && n >= 0 && Replicas(n).valid()
 }
 
-// Acked makes a grant count only once that many replicas have acknowledged it. The same
-// holds for every renewal, re-entry and Extend: only acknowledged ones move
-// Hold.ValidUntil. If too few replicas acknowledge within Config.AckTimeout, the lock
-// is given back and the error is an *AckError. Acked overrides Config.Replicas;
-// Acked(0) asks for none. A re-entry without it asks for what the outer hold asks for.
+// Acked makes a grant count only once that many replicas have acknowledged it. The same holds for
+// every renewal, re-entry and Extend: only acknowledged ones move Hold.ValidUntil. If too few
+// replicas acknowledge within Config.AckTimeout, the lock is given back and the error is an
+// *AckError. Acked overrides Config.Replicas; Acked(0) asks for none. A re-entry without it
+// inherits that of the outer hold.
 //
 // The cost is a round trip to the slowest of these replicas, shared by all operations
 // that wait at the same time. These operations have connections of their own, made at
@@ -348,11 +347,11 @@ type forceOptions struct {
 	invalid error
 }
 
-// IfHolder makes ForceUnlock act only if that owner, as State shows it, holds the lock.
-// So you cannot take the lock from an owner that got it after you looked. Holds of one
-// process that hand the lock over to each other are one owner (see Config.HandOverTime): the one
-// that has it by then loses it. The plain readers of a process are one owner, too: all of them
-// lose it. An empty id is ErrInvalid.
+// IfHolder makes ForceUnlock act only if that owner, as State shows it, holds the lock. So you
+// cannot take the lock from an owner that got it after you looked. Holds of one process that hand
+// the lock over to each other are one owner (see Config.HandOverTime): the current holder among
+// them loses it. The plain readers of a process are one owner, too: all of them lose it. An empty
+// id is ErrInvalid.
 func IfHolder(id string) ForceOption { return ifHolder(id) }
 
 type ifHolder string

@@ -13,24 +13,23 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// PermitSemaphore is a number of permits that everybody who uses its name on the same server
-// shares, Redisson's RPermitExpirableSemaphore included. Each permit that is taken has an id and a
-// lease: the watchdog renews it, or it is a fixed one (Lease). If a process dies, its permits come
-// back when their leases end. There are none to be had before TrySetPermits or SetPermits has said
-// how many.
+// PermitSemaphore is a number of permits that all users of its name on one server share, including
+// Redisson's RPermitExpirableSemaphore. Each permit that is taken has an id and a lease: the
+// watchdog renews it, or it is a fixed one (Lease). If a process dies, its permits come back when
+// their leases end. There are no permits until TrySetPermits or SetPermits sets their number.
 //
-// Those who wait in this process are served in order: one who wants many is not overtaken by
-// those who want few. Their tries go one after another, so a process takes one grant per round
-// trip of a name. Processes compete. When a permit comes back, one waiter of each process tries.
+// Waiters of one process are served in order: a waiter for many permits is not overtaken by waiters
+// for few. Their tries go one after another, so a process gets one grant of a name per round trip.
+// Processes compete. When a permit comes back, one waiter of each process tries.
 //
-// What counts is the clock of the server. Redisson's clients use their own: if the clock of one is
-// ahead, it frees the permits of others too soon, by as much. A permit that never expires,
-// as Redisson may have them, cannot be taken: nobody would get it back from a dead process.
+// The clock of the server counts. Redisson's clients use their own: a client whose clock is ahead
+// frees the permits of others too soon, by that time. A permit that never expires, as in Redisson,
+// cannot be taken: nobody would get it back from a dead process.
 //
-// It is not re-entered: the context of a hold of permits ends with it and carries nothing, and each
-// Acquire takes permits of its own. MinHold and NonReentrant are ErrInvalid. In a cluster, no
-// permit is taken or given back at the moment when the two keys of a semaphore are on different
-// nodes, as its slot moves; they are renewed anyway.
+// There is no re-entry: the context of a hold of permits ends with the hold and carries nothing,
+// and each Acquire takes permits of its own. MinHold and NonReentrant are ErrInvalid. In a cluster,
+// no permit is taken or given back while the two keys of a semaphore are on different nodes because
+// its slot moves; held permits are still renewed.
 //
 // A PermitSemaphore is a small value without state of its own, and making one costs no I/O. The
 // zero PermitSemaphore is not usable: its methods return ErrInvalid.
@@ -54,8 +53,8 @@ func (s PermitSemaphore) Acquire(ctx context.Context, n int, opts ...Option) (*H
 	return s.of(n).acquire(ctx, opts, false)
 }
 
-// TryAcquire is for one answer, as TryLock, and never waits for permits. If there are too few, the error
-// is a *NotAcquiredError that Is ErrHeld; if nobody has said how many there are, ErrNoPermits.
+// TryAcquire waits for one answer, as TryLock does, and never for permits. If there are too few, the
+// error is a *NotAcquiredError that Is ErrHeld; if nobody has set their number, ErrNoPermits.
 func (s PermitSemaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (*Hold, error) {
 	return s.of(n).acquire(ctx, opts, true)
 }
@@ -87,16 +86,16 @@ func (s PermitSemaphore) of(n int) Mutex {
 }
 
 // TrySetPermits gives a semaphore that does not exist n permits, and reports whether it did. It
-// leaves one that exists as it is. It is sent once: if its answer is lost, or does not come within
-// Config.CommandTimeout, the error is ErrOutcomeUnknown.
+// does not change one that exists. The command is sent once: if its answer is lost, or does not
+// come within Config.CommandTimeout, the error is ErrOutcomeUnknown.
 func (s PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	return startQuery(ctx, s.m, querySpec[bool]{
 		effect: writesOnce, invalid: s.wrong(n, 0), encode: s.setting(script.TryPermits, n), result: s.m.changed,
 	}, true).answer(ctx)
 }
 
-// SetPermits has the semaphore have n permits in all, those that are held included. If more are
-// held, none is to be had until enough have come back. It is repeated until there is an answer, or
+// SetPermits sets the total number of permits, including those held. If more are held, none is free
+// until enough have come back. The command is repeated until there is an answer, or
 // Config.CommandTimeout or ctx is over: then the error is ErrOutcomeUnknown if it was sent.
 func (s PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	_, err := startQuery(ctx, s.m, querySpec[struct{}]{
@@ -124,15 +123,15 @@ func (s PermitSemaphore) Acquired(ctx context.Context) (int, error) {
 	return s.count(ctx, acquired)
 }
 
-// Capacity returns how many permits there are in all, held or to be had: Redisson's getPermits.
+// Capacity returns the total number of permits, held and free: Redisson's getPermits.
 func (s PermitSemaphore) Capacity(ctx context.Context) (int, error) {
 	return s.count(ctx, capacity)
 }
 
 // ForceRelease gives a permit back by its id, whether it is held here or elsewhere, and reports
-// whether it was held. It comes back once, however often it is given back. Its holder is told at
-// its next renewal, and loses all permits that it took together with this one. One with a fixed
-// lease is told when it unlocks or extends. If the answer is lost, the error is ErrOutcomeUnknown;
+// whether it was held. Repeated calls give it back once. Its holder learns of it at its next
+// renewal, and loses all permits that it took together with this one. A holder with a fixed lease
+// learns of it when it unlocks or extends. If the answer is lost, the error is ErrOutcomeUnknown;
 // then call it again.
 func (s PermitSemaphore) ForceRelease(ctx context.Context, id string) (bool, error) {
 	var raw script.PermitID

@@ -24,25 +24,25 @@ const maxServers = 100
 // the owner of a majority of them has it. It is the algorithm that Redis publishes under that name
 // (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
 //
-// What it promises: while a majority of the servers works, the lock can be taken, renewed
-// and released; the others, whether they are down, hang or are slow, delay nothing. If a
-// server dies while the lock is held, nothing is lost that its replica would have had to
-// know: the majority knows. On the wire each of the locks is what it is alone.
+// What it promises: while a majority of the servers works, the lock can be taken, renewed and
+// released; the others, whether they are down, hang or are slow, delay nothing. If a server dies
+// while the lock is held, the hold stays: the majority has it. On each server it is an ordinary
+// lock.
 //
-// What it does not promise, and no lock with leases does: that a process which was paused
-// after it looked at the hold, or a packet that was delayed, does nothing more. If the
-// database that you write to can compare fencing tokens, that is the better protection, and
-// one server is enough. RedLock also needs
+// What it does not promise, and no lock with leases does: that a process that was paused after it
+// checked the hold, or a delayed packet, does nothing more. If the database that you write to can
+// compare fencing tokens, that is the better protection, and one server is enough. RedLock also
+// needs
 //
 //   - clocks that run at about the same rate. The published algorithm allows for a drift of
 //     1% of the lease and 2 ms; so does this one, or for Config.Margin if that is more.
-//   - servers that do not forget. One that restarts without its data must stay away for as
-//     long as the longest lease, or write every command to its disk first (appendfsync
-//     always). Otherwise its vote may be given twice, and two may hold the lock.
+//   - servers that do not forget. A server that restarts without its data must stay away for as
+//     long as the longest lease, or write every command to its disk first (appendfsync always).
+//     Otherwise its vote may be given twice, and two may hold the lock.
 //
-// Every lock that is a Mutex will do: that of a FairMutex, FencedMutex or SpinMutex, and a Reader
-// or a Writer. But the order of FairMutexes is not that of the whole. And there is no fencing token:
-// each server counts its own, so they put the holds of the whole in no order.
+// Any Mutex works: a FairMutex, a FencedMutex, a SpinMutex, a Reader or a Writer. But with
+// FairMutexes the whole is not fair. And there is no fencing token: the servers count their tokens
+// separately, so these say nothing about the order of its holds.
 //
 // Give all processes the same address of a server. Contenders take turns in the order of the
 // addresses; if theirs differ, nothing is unsafe, but they get in each other's way.
@@ -138,24 +138,22 @@ func (l QuorumLock) Name() string {
 // order of the addresses, for a second at most. When that grants the lock, it asks the servers behind it.
 // After two waits in vain it asks all at once again.
 //
-// The options are those of Mutex.Lock, for each of the servers, but not MinHold: a lock that
-// is given back would stay taken. The error is a *NotAcquiredError. It Is ErrHeld if others
-// have the lock at so many servers that no majority was left, or the rest was given back for
-// them, and ErrUnavailable if servers that did not answer were needed for one; the text has
-// the servers. When Lock has failed, what was taken is given back in the background, also at
-// servers that do not answer yet.
+// The options are those of Mutex.Lock, for each of the servers, but not MinHold: a lock that is
+// given back would stay taken. The error is a *NotAcquiredError. It Is ErrHeld if others have the
+// lock at too many servers for a majority, or the rest was given back for them, and ErrUnavailable
+// if a majority needed servers that did not answer; the text names the servers. When Lock has
+// failed, what was taken is given back in the background, also at servers that do not answer yet.
 //
 // A lock that ctx carries is re-entered; see Hold.Context.
 func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.all.acquire(ctx, opts, false)
 }
 
-// TryLock is for one answer of each server, as Mutex.TryLock, and never waits for the lock. Servers that do not
-// answer are waited for, up to their Config.CommandTimeout, only if it depends on them whether
-// there is a majority for this call, or one that others have (ErrHeld); in the latter case
-// what was granted is given back before. Of those that try at the same moment, perhaps each
-// gets some servers and nobody a majority. Then all are refused. If one of them must get it,
-// use Lock with a short Wait.
+// TryLock waits for one answer of each server, as Mutex.TryLock does, and never for the lock. It waits for
+// silent servers, up to their Config.CommandTimeout, only if they decide whether this call has a majority, or
+// others have one (ErrHeld); in the latter case it first gives back what was granted. If several callers try at
+// the same moment, each may get some servers and none a majority. Then all are refused. If one of them must get
+// the lock, use Lock with a short Wait.
 func (l QuorumLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.all.acquire(ctx, opts, true)
 }
@@ -176,8 +174,8 @@ func (l QuorumLock) Do(ctx context.Context, fn func(ctx context.Context, h *Hold
 	return lockedRun(ctx, h, err, fn)
 }
 
-// TryDo is Do with TryLock: if others hold so many of the servers that no majority is left,
-// fn does not run and the result is (false, nil); see Mutex.TryDo.
+// TryDo is Do with TryLock: if others hold too many of the servers for a majority, fn does not run
+// and the result is (false, nil); see Mutex.TryDo.
 func (l QuorumLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) (ran bool, err error) {
 	h, err := l.TryLock(ctx, opts...)
 	return triedRun(ctx, h, err, fn)

@@ -12,9 +12,9 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 )
 
-// Stats is a snapshot of an engine. (plugin/pawlprom shows it to Prometheus, beside what an Observer is told.) Its parts are not taken at the same instant. Permits of a
-// semaphore count as a hold, however many they are, and those who wait for a semaphore or a
-// latch as acquisitions.
+// Stats is a snapshot of an engine. (plugin/pawlprom exports it to Prometheus, with the events of an Observer.)
+// Its parts are not taken at the same instant. Permits of a semaphore count as a hold, however many they are,
+// and a waiter for a semaphore or a latch as an acquisition.
 type Stats struct {
 	// Held counts live holds, re-entries included. Waiting counts acquisitions without
 	// a result, InFlight commands without an answer, Channels subscribed channels of locks.
@@ -22,10 +22,10 @@ type Stats struct {
 	// OldestHold is how long the oldest hold has been held, permits of a Semaphore apart; 0 without one.
 	OldestHold time.Duration
 
-	// Acquired, Released and Renewed count holds, re-entries included. In the end each hold
-	// counts as released or lost, once. It counts as released also if nobody knows whether
-	// the server executed that. NotAcquired counts acquisitions that ended without the lock,
-	// for whatever reason. Of LockMany, Multi and RedLock each lock counts, in every try.
+	// Acquired, Released and Renewed count holds, re-entries included. In the end each hold counts
+	// as released or lost, once. A release with an unknown outcome counts as released. NotAcquired
+	// counts acquisitions that ended without the lock, for whatever reason. For LockMany, Multi and
+	// RedLock each lock counts, in every try.
 	Acquired, Released, Renewed, NotAcquired uint64
 	// Lost counts holds lost, by reason.
 	Lost map[LostReason]uint64
@@ -33,9 +33,9 @@ type Stats struct {
 	// passed on by a command, and readers that joined others: see Config.HandOverTime.
 	HandedOver uint64
 	// Compensations counts releases of owners that nobody wanted, and of holds that were lost.
-	// Burned counts those of them whose acquire had an unknown outcome.
+	// InDoubt counts those of them whose acquire had an unknown outcome.
 	Compensations, InDoubt uint64
-	// UnknownOutcomes counts calls of Unlock that were told ErrOutcomeUnknown, and commands of
+	// UnknownOutcomes counts calls of Unlock that returned ErrOutcomeUnknown, and commands of
 	// semaphores and latches that were given up without an answer.
 	UnknownOutcomes uint64
 	// NotAcked counts grants, re-entries and extensions that too few replicas
@@ -60,7 +60,7 @@ type Stats struct {
 	WheelRebuilds uint64
 }
 
-// Stats returns a snapshot. It looks at every hold, which takes some 50 ns each: cheap, but not cheap
+// Stats returns a snapshot. It visits every hold, which takes some 50 ns each: cheap, but not cheap
 // enough for a hot path.
 func (e *Engine) Stats() Stats {
 	locks, counts, client := e.table.Counters(), e.table.Counted(), e.table.Client.Stats()
@@ -148,9 +148,10 @@ type EngineInfo struct {
 	PID       int
 	Service   string
 	Labels    map[string]string
-	// Addr is where the server has a connection of one that did not answer: it hangs, or does not listen
-	// (Config.NoInspect). Without one its process has ended or is cut off, or it is no engine of
-	// Pawl: Redisson does not say who it is. Hidden is why this user may not see that (CLIENT LIST).
+	// Addr is the address, as the server sees it, of an engine that did not answer: it hangs, or does
+	// not listen (Config.NoInspect). If it is empty, the process has ended or is cut off, or it is no
+	// engine of Pawl: Redisson does not tell the server its id. Hidden is why this user may not see
+	// addresses (CLIENT LIST).
 	Addr   string
 	Hidden error
 }

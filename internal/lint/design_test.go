@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,8 +14,9 @@ import (
 	"testing"
 )
 
-// reference is `path/file.go`, `path/file.go:function` or `folder/sub`, in backticks.
-var reference = regexp.MustCompile("`((?:engine|resp|wheel|bench|pprof|cmd|internal)/[\\w/]+(?:\\.\\w+)?)(?::(\\w+))?`")
+// reference is `path/file.go`, `path/file.go:function` or `folder/sub`, in backticks. Those of
+// DESIGN.md to files of engine/internal begin below that.
+var reference = regexp.MustCompile("`((?:engine|resp|wheel|bench|pprof|cmd|internal)/[\\w/]+(?:\\.\\w+)?|\\w+/[\\w/]*\\w+\\.\\w+)(?::(\\w+))?`")
 
 // TestDocuments_References_Exist: a document that names files and functions goes
 // stale with the first rename.
@@ -28,6 +30,9 @@ func TestDocuments_References_Exist(t *testing.T) {
 		}
 		for _, m := range found {
 			path := filepath.Join(root, filepath.FromSlash(m[1]))
+			if _, err := os.Stat(path); err != nil && doc == "DESIGN.md" {
+				path = filepath.Join(root, "engine", "internal", filepath.FromSlash(m[1]))
+			}
 			if _, err := os.Stat(path); err != nil {
 				t.Errorf("%s: %s is not there", doc, m[0])
 				continue
@@ -93,4 +98,49 @@ func declaredIn(t *testing.T, files []string, dir, function string) bool {
 		return path.Dir(file) == dir && path.Ext(file) == ".go" &&
 			declares(t, filepath.Join(moduleRoot(t), filepath.FromSlash(file)), function)
 	})
+}
+
+var (
+	oneLock      = regexp.MustCompile("(?s)## One Lock on one page\n.*?```\n(.*?)```")
+	oneLockStep  = regexp.MustCompile(`(?m)^.{12}(\^ |  )(\w+) +(\w+\.go \w+(?:; \w+\.go \w+)*)`)
+	oneLockCount = regexp.MustCompile(`(\d+) packages, (\d+) files and (\d+) calls upward`)
+)
+
+// TestDesign_OneLock_IsCounted: the page names functions that exist, and says how many packages and files a
+// reader opens who follows one Lock, and how often it calls upward.
+func TestDesign_OneLock_IsCounted(t *testing.T) {
+	t.Parallel()
+	text := readText(t, "DESIGN.md")
+	page, stated := oneLock.FindStringSubmatch(text), oneLockCount.FindString(text)
+	if page == nil || stated == "" {
+		t.Fatal("DESIGN.md does not have one Lock with its counts")
+	}
+	steps := oneLockStep.FindAllStringSubmatch(page[1], -1)
+	if lines := strings.Count(page[1], "\n"); len(steps) != lines {
+		t.Errorf("%d of the %d lines are steps", len(steps), lines)
+	}
+	folders, files, upward := map[string]string{}, map[string]bool{}, 0
+	for _, file := range repositoryFiles(t) {
+		if dir := path.Dir(file); path.Ext(file) == ".go" && (within(dir, "engine") || within(dir, "resp")) {
+			folders[path.Base(dir)] = dir
+		}
+	}
+	packages := map[string]bool{}
+	for _, step := range steps {
+		if step[1] == "^ " {
+			upward++
+		}
+		packages[step[2]] = true
+		for call := range strings.SplitSeq(step[3], "; ") {
+			name, function, _ := strings.Cut(call, " ")
+			name = path.Join(folders[step[2]], name)
+			files[name] = true
+			if !declares(t, filepath.Join(moduleRoot(t), filepath.FromSlash(name)), function) {
+				t.Errorf("%s has no %s", name, function)
+			}
+		}
+	}
+	if counted := fmt.Sprintf("%d packages, %d files and %d calls upward", len(packages), len(files), upward); counted != stated {
+		t.Errorf("DESIGN.md says %s; they are %s", stated, counted)
+	}
 }

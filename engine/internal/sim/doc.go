@@ -40,35 +40,35 @@
 //
 // # Worlds
 //
-// Programs take single locks of every kind, several mutexes as one and, in a third of the worlds,
-// RedLocks and MultiLocks over three servers, of one kind in each world; they wait or use futures.
-// In some worlds without replicas they share a semaphore and a latch, in some a semaphore whose
-// permits have leases. They add permits, drain and set them, and give them back by force, and
-// somebody deletes the semaphore. By the server's record no permit is lost or made, and what a
-// program was told had been done once. They re-enter, also where that must be refused; they make contexts, abandon,
-// and unlock twice; they extend leases, ask for the state of locks, and take them by force. They use
-// names that their engine has in use as another kind, and are told so at once. Of the engines that wait for a
-// Mutex or a FencedMutex one or two race, and the others queue; an eighth of the worlds has more than three processes.
-// Contexts of theirs end. Processes are paused, killed, closed and shut down. In two worlds of
-// nine the server is a cluster, whose slots move, with sharded messages or plain ones. In a
-// third of the others the servers have replicas, which lag behind and are promoted. A run has
-// storms and lulls.
+// Programs take single locks of every kind, several mutexes as one and, in a third of the worlds, RedLocks and
+// MultiLocks over three servers, of one kind in each world; they wait or use futures. In some worlds without
+// replicas they share a semaphore and a latch, in some a semaphore whose permits have leases. They add permits,
+// drain and set them, and give them back by force, and somebody deletes the semaphore. By the server's record
+// no permit is lost or made, and what a program was answered was done once. They re-enter, also where that must
+// be refused; they make contexts, abandon, and unlock twice; they extend leases, ask for the state of locks,
+// and take them by force. They use names that their engine has in use as another kind, and are refused at once.
+// One or two of the engines that wait for a Mutex or a FencedMutex race, and the others queue; an eighth of the
+// worlds has more than three processes. Contexts of theirs end. Processes are paused, killed, closed and shut
+// down. In two worlds of nine the server is a cluster, whose slots move, with sharded messages or plain ones.
+// In a third of the others the servers have replicas, which lag behind and are promoted. A run has storms and
+// lulls.
 //
-// In a third of the worlds that are no cluster programs also wait for a lock under another one, engines answer questions, and
-// programs look for deadlocks. Each one that they are told of, possible ones included, was one at a moment of the look.
+// In a third of the worlds that are no cluster programs also wait for a lock under another one, engines answer
+// questions, and programs look for deadlocks. Each deadlock that is reported, possible ones included, was there
+// at one moment of the look.
 //
-// What is a promise always (nobody believes to have what the server may give away) is
-// checked always. What depends on servers that answer (a free name does not stay free while
-// somebody waits; no owner stays that nobody has; an end is told in time) is checked half a
-// minute into a lull. A call that blocks is checked when it returns: that what it says is what
-// the server did, or had at one moment in between, and that it came in time. After Close
-// nothing believes or waits, and what it says of the server is true.
+// A promise that holds always (nobody believes to have what the server may give away) is checked
+// always. A promise that depends on servers that answer (a free name does not stay free while
+// somebody waits; no owner stays that nobody has; an end is reported in time) is checked half a
+// minute into a lull. A call that blocks is checked when it returns: that what it says is what the
+// server did, or had at one moment in between, and that it came in time. After Close nobody
+// believes to hold a lock or waits, and what Close says of the server is true.
 //
-// Each kind has a promise of its own. Who waits for a FairMutex is served in the order in which first
-// tries reached the server, unless its place may be lost: a try without an answer, a time in the queue
-// that is over, a failover. A reader waits for others for 10 ms at most, at the end of a turn, and is not
-// refused because of them. Tokens rise. Permits are conserved, and a latch opens once. A SpinMutex uses no
-// channel, and its waiters poll as Backoff says. NonReentrant refuses who has the lock, at once, and nobody else.
+// Each kind has a promise of its own. Waiters of a FairMutex are served in the order in which their first tries
+// reached the server, unless a place may be lost: a try without an answer, a time in the queue that is over, a
+// failover. A reader waits for others for 10 ms at most, at the end of a turn, and is not refused because of
+// them. Tokens rise. Permits are conserved, and a latch opens once. A SpinMutex uses no channel, and its
+// waiters poll as Backoff says. NonReentrant refuses the holder of the lock, at once, and nobody else.
 //
 // Two things look like faults and are not: a release that the server denies is not
 // repeated, and an acquire that is executed more than a second after its connection died is

@@ -18,6 +18,12 @@ import (
 //	answers, replicas attached, how many have acknowledged: the group is over
 //	requests of the next group, ...
 //
+// A request of a group:
+//
+//	queue -- nothing is out --> pending -- answered, needs acks --> answered -- WAIT behind it --> completed
+//	                              +-- error, or needs none --> completed  +-- WAIT had too low a number: another WAIT
+//	                              +-- MOVED, ASK --> queue of the other node
+//
 // ROLE is in each group because "all" must mean at least the replicas that are attached
 // now; see replicas for those that are away. It is answered before WAIT is, but WAIT was sent
 // with the number of the previous group. If that was too low, another WAIT follows.
