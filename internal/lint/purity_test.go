@@ -33,7 +33,7 @@ var pure = map[string][]string{
 	"engine/internal/waitq":               {"cmp", "slices", "time"},
 	"engine/internal/recovery/reply.go":   {"time", "engine/internal/lock", "engine/internal/script"},
 	"engine/internal/recovery/backlog.go": {"slices", "time", "engine/internal/lock", "internal/clock"},
-	"engine/internal/recovery/ring.go":    {"time", "engine/internal/kind", "internal/clock"},
+	"engine/internal/recovery/ring.go":    {"slices", "time", "engine/internal/kind", "internal/clock"},
 }
 
 // pureUses are what a pure package may use of packages that also have a world in them.
