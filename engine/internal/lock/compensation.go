@@ -25,23 +25,31 @@ import (
 // So the release is sent at once, after a second, and after one lease. A phantom hold
 // lives for at most a second.
 type Compensation struct {
-	Handle            any    // the driver's
-	Entry             *Entry // nil once it is paid
-	ID                int64
-	kind              uint8 // of the grant
-	next              *Compensation
-	with              *Compensation // the next that the same command settles
-	certainty         certainty
-	due               bool          // to be sent now
-	ofPlace           bool          // not a grant, but a place in the queue at the server: see queue.go
-	sharedWithReaders bool          // others may keep it in the hash: see extendWriterExpiry
-	until             clock.Instant // by then the server has forgotten the owner by itself
-	lease             time.Duration // what a command of the owner that is still under way may give it
+	Handle    any    // the driver's
+	Entry     *Entry // nil once it is paid
+	ID        int64
+	kind      uint8 // of the grant
+	next      *Compensation
+	with      *Compensation // the next that the same command settles
+	certainty certainty
+	due       bool // to be sent now
+	what      outstanding
+	until     clock.Instant // by then the server has forgotten the owner by itself
+	lease     time.Duration // what a command of the owner that is still under way may give it
 	// minEnd is until when the lock is kept taken, by nobody: the MinHold of a hold that was
 	// lost. Its job may have run, and that of another process must not run once more.
 	minEnd clock.Instant
 	at     clock.Instant // what the timer is set to
 }
+
+// outstanding is what a compensation gives back.
+type outstanding uint8
+
+const (
+	anOwner outstanding = iota
+	aWriter             // an owner that readers may keep in the hash: see extendWriterExpiry
+	aPlace              // no owner, but a place in the queue at the server: see queue.go
+)
 
 // certainty says how a compensation is paid.
 type certainty uint8
@@ -68,19 +76,20 @@ func (r *Entry) compensate(id int64, kind uint8, g certainty, lease time.Duratio
 // compensateGrant notes that the grant of a hold which is over here may be there still.
 func (r *Entry) compensateGrant(h *Hold, until clock.Instant) {
 	d := r.compensate(h.ID, h.Kind, certain, r.Shard.Config.Lease, until)
-	d.minEnd, d.sharedWithReaders = h.minEnd(), h.besideReaders
-	if h.extra != nil {
-		d.extendUntil(h.extra.sharedUntil)
+	d.minEnd = h.minEnd()
+	if x := h.extra; x != nil && x.sharedUntil != 0 {
+		d.what = aWriter
+		d.extendUntil(x.sharedUntil)
 	}
 }
 
 // idle reports whether a compensation would only keep a closing engine: it was paid once, and is to be paid again
 // after a lease; or the server has forgotten the owner by itself; or it is a place, and there is no connection.
 func (d *Compensation) idle() bool {
-	return !d.due || d.ofPlace && d.Entry.blocked == Disconnected || d.Entry.Shard.Now() >= d.until && !d.Entry.Cmd.carries(d)
+	return !d.due || d.what == aPlace && d.Entry.blocked == Disconnected || d.Entry.Shard.Now() >= d.until && !d.Entry.Cmd.carries(d)
 }
 
-// extendWriterExpiry notes that a reader of the name, which is beside a writer, may be on the server until then.
+// extendWriterExpiry notes that a reader of the name, which may be beside a writer, may be on the server until then.
 // A writer has no lease of its own: a reader in the hash keeps it there. So a Shutdown waits as long
 // for its release; see Fired.
 func (r *Entry) extendWriterExpiry(until clock.Instant) {
@@ -88,12 +97,11 @@ func (r *Entry) extendWriterExpiry(until clock.Instant) {
 	if w == nil {
 		return
 	}
-	if h := w.hold; h != nil && h.besideReaders {
-		x := h.more()
-		x.sharedUntil = max(x.sharedUntil, until)
+	if h := w.hold; h != nil && h.extra != nil && h.extra.sharedUntil != 0 {
+		h.extra.sharedUntil = max(h.extra.sharedUntil, until)
 	}
 	for d := w.compensations; d != nil; d = d.next {
-		if d.sharedWithReaders {
+		if d.what == aWriter {
 			d.extendUntil(until)
 		}
 	}
@@ -113,20 +121,15 @@ func (d *Compensation) extendUntil(until clock.Instant) {
 // leaseRaised notes that a command other than acquire may have given an owner until then on
 // the server. Its hold may have been lost while the command was out.
 func (r *Entry) leaseRaised(id int64, until clock.Instant) {
-	shared := false
 	if h := r.hold; h != nil && h.ID == id {
 		h.serverUntil = max(h.serverUntil, until)
-		shared = h.besideReaders
 	}
 	for d := r.compensations; d != nil; d = d.next {
 		if d.ID == id {
 			d.extendUntil(until)
-			shared = shared || d.sharedWithReaders
 		}
 	}
-	if shared {
-		r.extendWriterExpiry(until)
-	}
+	r.extendWriterExpiry(until)
 }
 
 // dropCompensation takes a compensation out.

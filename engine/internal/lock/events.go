@@ -219,9 +219,7 @@ func (t *Grant) Renewal(now clock.Instant, rd *Ready) (lease time.Duration, ok b
 		lease = min(lease, x.maxEnd.Sub(now)+cfg.Margin(lease))
 	}
 	t.serverUntil = max(t.serverUntil, now.Add(lease))
-	if t.besideReaders {
-		t.Entry.extendWriterExpiry(t.serverUntil)
-	}
+	t.Entry.extendWriterExpiry(t.serverUntil)
 	return lease, true
 }
 

@@ -20,7 +20,6 @@ type Grant struct {
 	watchdog       bool         // it is renewed: it has no fixed lease
 	releaseInDoubt bool         // a release may have been executed already
 	mayCountMore   bool         // the server may count more than one: a re-entry was sent
-	besideReaders  bool         // a writer that readers have been let in beside, or such a reader: see extendWriterExpiry
 	joint          bool         // a plain reader's: see readers.go
 	handOvers      uint16       // how often it was handed over, or joined
 	renewals       uint16       // as many as fit

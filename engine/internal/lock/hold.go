@@ -67,7 +67,7 @@ const (
 // holdExtra is what most holds never need.
 type holdExtra struct {
 	maxEnd, minEnd clock.Instant
-	sharedUntil    clock.Instant        // of a writer: the readers beside it may keep it until then
+	sharedUntil    clock.Instant        // of a writer: the readers beside it may keep it until then; 0: there were none
 	lastConfirmed  clock.Instant        // if ofQuorum: the server had the hold at that time, or later
 	children       waitq.List[*Request] // re-entries that wait for their turn
 	extend         *Extend

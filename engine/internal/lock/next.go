@@ -112,7 +112,7 @@ func (r *Entry) sendCompensations(rd *Ready) bool {
 			first = d
 		}
 		n++
-		alike = alike && d.minEnd == 0 && d.kind == first.kind && !d.ofPlace
+		alike = alike && d.minEnd == 0 && d.kind == first.kind && d.what != aPlace
 	}
 	if first == nil {
 		return false

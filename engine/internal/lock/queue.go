@@ -209,13 +209,13 @@ func (r *Entry) leaveUnneededPlace() {
 
 // compensatePlace notes that the engine has a place in the queue that nobody needs, or may have.
 func (r *Entry) compensatePlace(kind uint8) {
-	r.compensate(0, kind, certain, 0, r.Shard.Now()).ofPlace = true
+	r.compensate(0, kind, certain, 0, r.Shard.Now()).what = aPlace
 }
 
 // withdraws reports whether a place is being given up.
 func (r *Entry) withdraws() bool {
 	for d := r.compensations; d != nil; d = d.next {
-		if d.ofPlace {
+		if d.what == aPlace {
 			return true
 		}
 	}

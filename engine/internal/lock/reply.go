@@ -93,7 +93,7 @@ func (r *Entry) compensationReplied(c *Command, o *Outcome) {
 	if d.Entry == nil { // dropped while the command was out
 		return
 	}
-	if (o.Result == Refused || o.Result == RetryLater) && !d.ofPlace {
+	if (o.Result == Refused || o.Result == RetryLater) && d.what != aPlace {
 		r.noteRefusal(o)
 	}
 	if o.Result == Unknown || o.Result == RetryLater {

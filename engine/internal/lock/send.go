@@ -10,9 +10,9 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 	}
 	if h := a.writer(); h != nil && h.state == live {
 		c.hold = h
-		h.Root().mustRelease = true // the next one of its process may not have others beside it
-		h.besideReaders = true
-		r.extendWriterExpiry(r.Shard.Now().Add(c.Lease))
+		h = h.Root()
+		h.mustRelease = true // the next one of its process may not have others beside it
+		h.more().sharedUntil = max(h.extra.sharedUntil, r.Shard.Now().Add(c.Lease))
 	} else if h != nil {
 		a.extra.Writer = nil // it is a reader as any other from now on
 	}
@@ -58,7 +58,7 @@ func (r *Entry) sendCompensation(d *Compensation) {
 	c := &r.Cmd
 	c.Action = Compensating
 	c.compensation, c.ID, c.Kind, d.with = d, d.ID, d.kind, nil
-	if d.ofPlace {
+	if d.what == aPlace {
 		c.Action = Withdrawing
 		return
 	}

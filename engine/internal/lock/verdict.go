@@ -139,7 +139,7 @@ func (h *Hold) begin(a *Request, now clock.Instant) {
 // begin sets up the grant to a.
 func (t *Grant) begin(r *Entry, a *Request, id int64, now clock.Instant) {
 	t.Entry, t.ID, t.Acks, t.Kind = r, id, a.Acks, a.Kind
-	t.watchdog, t.besideReaders, t.joint = a.Lease == 0, a.writer() != nil, r.joins(a)
+	t.watchdog, t.joint = a.Lease == 0, r.joins(a)
 	t.serverUntil, t.verifiedAt = now.Add(a.firstLease()), milliseconds(now)
 }
 
