@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"math"
 	"sync/atomic"
 
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -19,10 +20,10 @@ type Grant struct {
 	Kind           uint8        // the engine's: where its release is announced
 	watchdog       bool         // it is renewed: it has no fixed lease
 	releaseInDoubt bool         // a release may have been executed already
-	mayCountMore   bool         // the server may count more than one: a re-entry was sent
 	joint          bool         // a plain reader's: see readers.go
 	handOvers      uint16       // how often it was handed over, or joined
 	renewals       uint16       // as many as fit
+	counted        uint16       // what the server counts of it since the latest re-entry, or may; as many as fit
 	verifiedAt     shortInstant // the latest look at it because of a waiter, or its grant; see Subscription.verify
 	joined         *joined      // nil: it has one hold
 
@@ -52,6 +53,9 @@ func (t *Grant) Each(visit func(h *Hold)) {
 		visit(h)
 	}
 }
+
+// counts notes what the server counts of it, or may.
+func (t *Grant) counts(n uint32) { t.counted = uint16(min(n, math.MaxUint16)) }
 
 // ValidUntil is until when the server has the owner for certain. It takes no lock.
 func (t *Grant) ValidUntil() clock.Instant { return clock.Instant(t.validUntil.Load()) }

@@ -77,7 +77,7 @@ func (w *Subscription) turnLasts(until clock.Instant) {
 // plain reports whether the hold leaves its grant as a grant of now would be: renewed by the
 // watchdog, with a count of one, and nothing to come.
 func (h *Hold) plain() bool {
-	if !h.watchdog || h.mustRelease || h.releaseInDoubt || h.mayCountMore {
+	if !h.watchdog || h.mustRelease || h.releaseInDoubt || h.counted > 1 {
 		return false
 	}
 	x := h.extra

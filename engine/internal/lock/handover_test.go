@@ -183,7 +183,7 @@ func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
 		"the second is one of several":  {second: func(a *Request) { a.More().Quorum = true }},
 		"it was not renewed":            {between: func(l *lab, h *Hold) { h.validUntil.Store(int64(l.now.Add(l.cfg.Lease/2 - 1))) }},
 		"a release may be executed":     {between: func(_ *lab, h *Hold) { h.releaseInDoubt = true }},
-		"the server counts a re-entry":  {between: func(_ *lab, h *Hold) { h.mayCountMore = true }},
+		"the server counts a re-entry":  {between: func(_ *lab, h *Hold) { h.counted = 2 }},
 		"the engine is being shut down": {between: func(l *lab, _ *Hold) { l.Phase = Closed }},
 		"it is switched off":            {between: func(l *lab, _ *Hold) { l.cfg.HandOvers = 0 }},
 	} {

@@ -60,7 +60,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 		}
 		r.ended(c, o, rd)
 		if c.Action == Decrementing {
-			h.mayCountMore = h.mayCountMore && c.Number > 1
+			h.counts(c.Number)
 		} else if h.joint {
 			r.Shard.readers(r).yield(o)
 		} else if h.handOvers > 0 && c.Batched == 0 {

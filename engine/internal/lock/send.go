@@ -28,7 +28,7 @@ func (r *Entry) sendReenter(a *Request) {
 	c.Action = Reentering
 	c.req, c.Kind, c.Lease, c.Acks = a, a.Parent.Kind, a.firstLease(), a.Acks
 	c.ID, c.Number = a.Parent.ID, uint32(a.Parent.count+1)
-	a.Parent.mayCountMore = true
+	a.Parent.counts(c.Number)
 	r.lengthens(c.Lease)
 	a.Attempts = max(a.Attempts, a.Attempts+1)
 	a.state = trying

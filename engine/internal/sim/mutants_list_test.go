@@ -76,7 +76,7 @@ var mutants = []mutant{
 	{"internal/lock/command.go", "slices.Collect(c.BatchedIDs), d.ID)", "[]int64{}, d.ID)", "survives: a compensation that is forgiven while its release is out is one that the server has forgotten"},
 	{"internal/lock/command.go", "\treturn c.req != nil || c.Batched != 0 || c.Action", "\treturn c.req != nil || c.Action", "survives: what is not sent is chosen again, without the try"},
 	// Hand-over.
-	{"internal/lock/handover.go", "|| h.releaseInDoubt || h.mayCountMore", "|| h.mayCountMore", "rare: a grant whose release may be executed is not handed over"},
+	{"internal/lock/handover.go", "|| h.releaseInDoubt || h.counted > 1", "|| h.counted > 1", "rare: a grant whose release may be executed is not handed over"},
 	{"internal/lock/handover.go", "!h.watchdog || h.mustRelease ||", "!h.watchdog ||", "rare: a grant that has left the renewals is not handed over"},
 	{"internal/lock/handover.go", "\tnext.setUntil(math.MaxInt64)\n", "\tnext.setUntil(math.MinInt64)\n", "a hold that was handed over is valid"},
 	{"internal/lock/handover.go", "\th.completeUnlocks(nil, rd)\n", "", "Unlock of a hold that is handed over returns"},
