@@ -49,8 +49,6 @@ type Entry struct {
 
 	blocked Blocked
 	refused uint8 // refusals in a row, for the pause between tries
-	// Pinned: recovery or a timer points to it still: not for use again.
-	Pinned bool
 	// headNext: the latest acquire was that of a TryLock. So TryLocks that come again and
 	// again do not keep the head from trying.
 	headNext bool
@@ -73,6 +71,7 @@ const (
 	BackingOff                // the server refuses for now: the pause timer goes on with it
 	BehindWriter              // a reader, while a writer of this process comes first: see handover.go
 	YieldingToReaders         // a writer's name, while readers that stayed behind it go first
+	Retired                   // it has nothing to send any more; recovery or a timer points to it still: not for use again
 )
 
 // block keeps the name from sending, unless something does so already: then that
@@ -101,11 +100,11 @@ func (r *Entry) unblock(why Blocked) bool {
 	return true
 }
 
-// unblockForGood lets a name go that has nothing to send any more. What held it back points to
+// retire lets a name go that has nothing to send any more. What held it back points to
 // the entry still, so it never serves another name.
-func (r *Entry) unblockForGood() {
+func (r *Entry) retire() {
 	if r.blocked != NotBlocked {
-		r.blocked, r.Pinned = NotBlocked, true
+		r.blocked = Retired
 	}
 }
 

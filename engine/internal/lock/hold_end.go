@@ -137,7 +137,7 @@ func (r *Entry) shut(c *Command, rd *Ready) {
 }
 
 func (r *Entry) drop(rd *Ready) {
-	r.unblockForGood()
+	r.retire()
 	if r.sub != nil {
 		r.sub.queued = false
 	}

@@ -17,7 +17,7 @@ import (
 //  1. A name has one entry, in entries; or one for each request or grant, in a group; or both, if its
 //     readers are apart from its writers. All of them are of one family.
 //  2. An entry that is not Detached is in one of the two maps. One that is Detached is in none, and serves
-//     another name later, unless it is Pinned.
+//     another name later, unless it is Retired.
 type Shard struct {
 	Port    // what surrounds it; never changes, nor do the next two
 	Config  *Config
@@ -169,7 +169,7 @@ func (s *Shard) remove(r *Entry) {
 // recycle lets an entry serve another name, after everything of this one.
 func (s *Shard) recycle(r *Entry) {
 	r.Name = "" // it may be long
-	if r.Pinned || len(s.free) == maxFree {
+	if r.blocked == Retired || len(s.free) == maxFree {
 		return
 	}
 	if s.free == nil {

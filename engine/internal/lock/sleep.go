@@ -150,7 +150,7 @@ func (r *Entry) finishTransition() {
 		return
 	}
 	if r.blocked == Disconnected { // an outage may last, and names be used once
-		r.unblockForGood()
+		r.retire()
 		r.Shard.emit(Effect{Kind: Unstalled, Entry: r})
 	}
 	r.Shard.remove(r)
