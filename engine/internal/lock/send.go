@@ -10,9 +10,9 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 	}
 	if h := a.writer(); h != nil && h.state == live {
 		c.hold = h
-		h = h.Root()
-		h.mustRelease = true // the next one of its process may not have others beside it
-		h.more().sharedUntil = max(h.extra.sharedUntil, r.Shard.Now().Add(c.Lease))
+		h.Root().mustRelease = true // the next one of its process may not have others beside it
+		x := h.Root().more()
+		x.sharedUntil = max(x.sharedUntil, r.Shard.Now().Add(c.Lease))
 	} else if h != nil {
 		a.extra.Writer = nil // it is a reader as any other from now on
 	}

@@ -45,7 +45,7 @@ var mutants = []mutant{
 	{"internal/lock/release.go", "\tr.hold = nil\n\tif r.sub != nil {\n\t\tr.sub.Reset()\n\t}", "\tr.hold = nil", "survives: the message of its own release wakes the head as well, a moment later"},
 	{"internal/lock/release.go", "(o.Result == Replied || o.Result == WrongType) && h.releaseInDoubt", "o.Result == Replied && h.releaseInDoubt", "what has the key after an earlier copy is no loss (found by the simulation)"},
 	// Compensations.
-	{"internal/lock/send.go", "\t\th.more().sharedUntil = max(h.extra.sharedUntil, r.Shard.Now().Add(c.Lease))\n", "", "rare: the same, noted when the reader is asked for"},
+	{"internal/lock/send.go", "\t\tx.sharedUntil = max(x.sharedUntil, r.Shard.Now().Add(c.Lease))\n", "\t\t_ = x\n", "rare: the same, noted when the reader is asked for"},
 	{"internal/lock/compensation.go", "\t\td.extendUntil(x.sharedUntil)\n", "", "rare: a Shutdown waits for a writer as long as readers may keep it"},
 	{"internal/lock/compensation.go", "\t\tif d.what == aWriter {\n\t\t\td.extendUntil(until)\n", "\t\tif false {\n\t\t\td.extendUntil(until)\n", "rare: the same, of readers that are there when the writer is lost"},
 	{"internal/lock/compensation.go", "\tr.extendWriterExpiry(until)\n", "", "rare: the same, of a reader that is extended"},
