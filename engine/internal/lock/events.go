@@ -125,18 +125,10 @@ func (w *Subscription) AlarmFired(rd *Ready) {
 }
 
 // Subscribed is called when the server has confirmed the subscription.
-func (w *Subscription) Subscribed(rd *Ready) {
-	if !w.over() {
-		w.act(w.Confirmed(), rd)
-	}
-}
+func (w *Subscription) Subscribed(rd *Ready) { w.act(w.Confirmed(), rd) }
 
 // OnMessage is called when a message has come over the channel.
-func (w *Subscription) OnMessage(rd *Ready) {
-	if !w.over() {
-		w.act(w.Message(), rd)
-	}
-}
+func (w *Subscription) OnMessage(rd *Ready) { w.act(w.Message(), rd) }
 
 // Woken is called on what wakeWriter has found.
 func (r *Entry) Woken(rd *Ready) {
@@ -146,11 +138,7 @@ func (r *Entry) Woken(rd *Ready) {
 }
 
 // ConnectionLost is called when the connection of the channel was lost.
-func (w *Subscription) ConnectionLost(rd *Ready) {
-	if !w.over() {
-		w.act(w.Disconnected(), rd)
-	}
-}
+func (w *Subscription) ConnectionLost(rd *Ready) { w.act(w.Disconnected(), rd) }
 
 // ChannelRefused is called when the server does not let this user listen: all who wait fail.
 func (w *Subscription) ChannelRefused(channel string, why error, rd *Ready) {
@@ -168,9 +156,12 @@ func (w *Subscription) ChannelRefused(channel string, why error, rd *Ready) {
 	r.Advance(rd)
 }
 
-// act does what the wait decided. A waiter behind a hold of this process asks no server: what would have
+// act does what the wait decided, unless that is over. A waiter behind a hold of this process asks no server: what would have
 // it try has the hold looked at, for that may have been removed by somebody else.
 func (w *Subscription) act(action waitq.Action, rd *Ready) {
+	if w.over() {
+		return
+	}
 	r := w.res
 	switch {
 	case action == waitq.Nothing:

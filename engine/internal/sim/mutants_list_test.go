@@ -16,8 +16,8 @@ var mutants = []mutant{
 	{"internal/lock/acquire.go", "\t\t\t\tr.refusedFor(c, o)\n", "", "a head that was refused sleeps until it is woken"},
 	// Waiting.
 	{"internal/lock/sleep.go", "\tw.listen() // the confirmation is an event", "\t// the confirmation is an event", "without the channel nobody wakes the head"},
-	{"internal/lock/events.go", "\t\tw.act(w.Message(), rd)", "\t\tw.Message()\n\t\tw.act(waitq.Nothing, rd)", "a message wakes the head"},
-	{"internal/lock/events.go", "\t\tw.act(w.Confirmed(), rd)", "\t\tw.Confirmed()\n\t\tw.act(waitq.Nothing, rd)", "what was announced before the confirmation nobody heard"},
+	{"internal/lock/events.go", "{ w.act(w.Message(), rd) }", "{\n\tw.Message()\n\tw.act(waitq.Nothing, rd)\n}", "a message wakes the head"},
+	{"internal/lock/events.go", "{ w.act(w.Confirmed(), rd) }", "{\n\tw.Confirmed()\n\tw.act(waitq.Nothing, rd)\n}", "what was announced before the confirmation nobody heard"},
 	{"internal/lock/events.go", "\t\tw.act(w.Alarm(), rd)", "\t\tw.act(waitq.Nothing, rd)", "a lock may end without a message"},
 	{"internal/lock/sleep.go", "\t\tw := r.ensureSubscription()\n\t\tw.listen()\n\t\tw.sleepBehindHold(r.hold)", "\t\tr.ensureSubscription()", "rare: a waiter behind a hold hears of its removal"},
 	{"internal/lock/sleep.go", "\th.verifiedAt = milliseconds(now)\n\th.renew(RenewSoon, 0)\n", "\th.verifiedAt = milliseconds(now)\n", "a waiter behind a hold has it looked at"},
@@ -239,7 +239,7 @@ var mutants = []mutant{
 	{"internal/driver/command.go", "owner, cmd.Lease, cmd.Head)", "owner, cmd.Lease, true)", "a TryLock is not queued"},
 	{"internal/lock/queue.go", "\tif r.Shard.Traits[a.Kind].Waiting != Queueing || a.Try() {", "\tif r.Shard.Traits[a.Kind].Waiting != Queueing || a.Try() || a.Attempts == 3 {", "nor is another owner used for a later try"},
 	{"internal/lock/acquire.go", "\t\ta.keepsQueuePlace(c)\n", "\t\t_ = a\n", "who was refused leaves the queue when it gives up"},
-	{"internal/lock/events.go", "\tif !w.over() {\n\t\tw.act(w.Message(), rd)\n", "\tif kind, _ := w.res.headKind(); !w.over() && w.res.Shard.Traits[kind].Waiting != Queueing {\n\t\tw.act(w.Message(), rd)\n", "a waiter for a FairMutex hears that it is its turn"},
+	{"internal/lock/events.go", "{ w.act(w.Message(), rd) }", "{\n\tif kind, _ := w.res.headKind(); w.res.Shard.Traits[kind].Waiting != Queueing {\n\t\tw.act(w.Message(), rd)\n\t}\n}", "a waiter for a FairMutex hears that it is its turn"},
 	{"internal/driver/command.go", "verb == \"SPUBLISH\" || !t.Client.Clustered()", "true", "survives: one who lives asks again in time"},
 	// PermitSemaphore.
 	{"internal/kind/permit.go", "Entries: lock.PerGrant, ", "", "those who hold permits are in nobody's way"},
@@ -249,7 +249,7 @@ var mutants = []mutant{
 	{"internal/lock/sleep.go", "\t\td = min(d, w.longestSleep())\n\t}\n\t// The answer", "\t}\n\t// The answer", "a waiter that nobody tells anything looks now and then"},
 	{"internal/kind/wire.go", "RenewsPermits: script.AppendPermitRenew", "RenewsPermits: script.AppendRenew", "permits are renewed by a script of their own"},
 	{"internal/script/permit.go", "\t\tid[permitIndex] = byte(i)\n", "\t\t_ = i\n", "each permit has an id of its own"},
-	{"internal/lock/events.go", "\tif !w.over() {\n\t\tw.act(w.Message(), rd)\n", "\tif kind, _ := w.res.headKind(); !w.over() && w.res.Shard.Traits[kind].Entries != PerGrant {\n\t\tw.act(w.Message(), rd)\n", "a waiter for permits hears that there are some"},
+	{"internal/lock/events.go", "{ w.act(w.Message(), rd) }", "{\n\tif kind, _ := w.res.headKind(); w.res.Shard.Traits[kind].Entries != PerGrant {\n\t\tw.act(w.Message(), rd)\n\t}\n}", "a waiter for permits hears that there are some"},
 	{"permit.go", "effect: writesOnce, invalid: s.wrong(delta", "effect: idempotent, invalid: s.wrong(delta", "an AddPermits that may have been executed is not sent again"},
 	{"permit.go", "script.SetPermits, n)", "script.TryPermits, n)", "SetPermits changes a semaphore that is there"},
 	{"mutex.go", "\treturn v.Int == script.Done || v.Int == script.Unheard, nil", "\treturn v.Int != 0, nil", "ForceRelease says whether the permit was held"},
