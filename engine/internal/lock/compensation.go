@@ -77,7 +77,7 @@ func (r *Entry) compensate(id int64, kind uint8, g certainty, lease time.Duratio
 func (r *Entry) compensateGrant(h *Hold, until clock.Instant) {
 	d := r.compensate(h.ID, h.Kind, certain, r.Shard.Config.Lease, until)
 	d.minEnd = h.minEnd()
-	if x := h.extra; x != nil && x.sharedUntil != 0 {
+	if x := h.rare(); x.sharedUntil != 0 {
 		d.what = aWriter
 		d.extendUntil(x.sharedUntil)
 	}
@@ -97,7 +97,7 @@ func (r *Entry) extendWriterExpiry(until clock.Instant) {
 	if w == nil {
 		return
 	}
-	if h := w.hold; h != nil && h.extra != nil && h.extra.sharedUntil != 0 {
+	if h := w.hold; h != nil && h.rare().sharedUntil != 0 {
 		h.extra.sharedUntil = max(h.extra.sharedUntil, until)
 	}
 	for d := w.compensations; d != nil; d = d.next {

@@ -89,6 +89,15 @@ type Context interface {
 	End(why error)
 }
 
+// rare is what most holds never need, to be read. It is inlined, and the zero one stays on the stack.
+func (h *Hold) rare() *holdExtra {
+	if h.extra == nil {
+		return new(holdExtra)
+	}
+	return h.extra
+}
+
+// more is the same, to be written.
 func (h *Hold) more() *holdExtra {
 	if h.extra == nil {
 		h.extra = new(holdExtra)
@@ -118,8 +127,8 @@ func (h *Hold) timeOut() clock.Instant {
 	if !h.watched() && !h.inheritsLease {
 		at = h.Until()
 	}
-	if h.extra != nil && h.extra.maxEnd != 0 && (at == 0 || h.extra.maxEnd < at) {
-		at = h.extra.maxEnd
+	if most := h.MaxEnd(); most != 0 && (at == 0 || most < at) {
+		at = most
 	}
 	return at
 }
@@ -153,7 +162,7 @@ func (h *Hold) Ending() error {
 	case notEnded:
 		return nil
 	case lost:
-		return h.extra.result
+		return h.rare().result
 	}
 	return lockerr.ErrReleased
 }
@@ -161,10 +170,10 @@ func (h *Hold) Ending() error {
 // trouble is why the release or the Extend under way is not settled, as far as is known. Only
 // while it is under way is the entry h's for certain.
 func (h *Hold) trouble() error {
-	if _, err := h.Entry.Shard.Lane(h.Entry.Route); err != nil || h.extra == nil {
+	if _, err := h.Entry.Shard.Lane(h.Entry.Route); err != nil {
 		return err
 	}
-	return h.extra.refusal
+	return h.rare().refusal
 }
 
 func (h *Hold) setAcked(n int) {
@@ -174,12 +183,7 @@ func (h *Hold) setAcked(n int) {
 }
 
 // minEnd is until when the lock stays taken though the hold ends; 0: no longer.
-func (h *Hold) minEnd() clock.Instant {
-	if h.extra == nil {
-		return 0
-	}
-	return h.extra.minEnd
-}
+func (h *Hold) minEnd() clock.Instant { return h.rare().minEnd }
 
 // Root returns the outermost hold.
 func (h *Hold) Root() *Hold {
@@ -227,12 +231,7 @@ func (h *Hold) reentered() bool { return h.child != nil && h.child.state == live
 // The methods below are for the engine, which calls them under the shard's lock.
 
 // Acked is how many replicas had what Until counts from.
-func (h *Hold) Acked() int {
-	if h = h.timekeeper(); h.extra == nil {
-		return 0
-	}
-	return int(h.extra.acked)
-}
+func (h *Hold) Acked() int { return int(h.timekeeper().rare().acked) }
 
 // IsLive and IsOver report on its state; if neither, it is being released.
 func (h *Hold) IsLive() bool { return h.state == live }
@@ -242,29 +241,14 @@ func (h *Hold) IsOver() bool { return h.state == over }
 func (h *Hold) Local() bool { return h.Parent == nil && h.handOvers > 0 }
 
 // Token is the fencing token of its grant; 0 if that has none.
-func (h *Hold) Token() int64 {
-	if h = h.Root(); h.extra == nil {
-		return 0
-	}
-	return h.extra.token
-}
+func (h *Hold) Token() int64 { return h.Root().rare().token }
 
 // MaxEnd is when MaxHold ends it; 0 without one.
-func (h *Hold) MaxEnd() clock.Instant {
-	if h.extra == nil {
-		return 0
-	}
-	return h.extra.maxEnd
-}
+func (h *Hold) MaxEnd() clock.Instant { return h.rare().maxEnd }
 
 // LastConfirmed is the latest time at which the server is known to have had the hold, if it is one
 // of several servers'.
-func (h *Hold) LastConfirmed() clock.Instant {
-	if h = h.timekeeper(); h.extra == nil {
-		return 0
-	}
-	return h.extra.lastConfirmed
-}
+func (h *Hold) LastConfirmed() clock.Instant { return h.timekeeper().rare().lastConfirmed }
 
 // EndBy has a hold that joins others end with them.
 func (h *Hold) EndBy(at clock.Instant) {

@@ -184,4 +184,4 @@ func (s *Shard) Free() []*Entry { return s.free }
 func (s *Shard) Find(name string) *Entry { return s.entries[name] }
 
 // Extends reports whether an Extend of the hold is under way.
-func (h *Hold) Extends() bool { return h.extra != nil && h.extra.extend != nil }
+func (h *Hold) Extends() bool { return h.rare().extend != nil }

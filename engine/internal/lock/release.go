@@ -39,7 +39,7 @@ func (h *Hold) UnlockResult() error {
 	switch {
 	case h.Ending() != lockerr.ErrReleased:
 		return h.Ending() // lost
-	case h.extra != nil && h.extra.result != nil:
+	case h.rare().result != nil:
 		return h.extra.result // released, and it did not go well
 	}
 	return h.named(lockerr.ErrNotHeld)
@@ -204,9 +204,4 @@ func (r *Entry) released(c *Command, o *Outcome) {
 }
 
 // Refusal is the latest answer to the release or the Extend under way, if it settled nothing.
-func (h *Hold) Refusal() error {
-	if h.extra == nil {
-		return nil
-	}
-	return h.extra.refusal
-}
+func (h *Hold) Refusal() error { return h.rare().refusal }

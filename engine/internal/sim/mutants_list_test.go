@@ -226,7 +226,7 @@ var mutants = []mutant{
 	{"internal/kind/fenced.go", "lock.Traits{Waiting: lock.Racing, Batches: true}", "lock.Traits{Waiting: lock.Racing, LocalHandOver: true}", "each hold has a token of its own"},
 	{"internal/kind/wire.go", "\t\tcase i == 0:", "\t\tcase i == 1:", "the token comes after the code"},
 	{"internal/lock/verdict.go", "\t\tif o.Token != 0 {", "\t\tif false {", "a hold has the token of its grant"},
-	{"internal/lock/hold.go", "\tif h = h.Root(); h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "\tif h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "a re-entry has the token of its hold"},
+	{"internal/lock/hold.go", "h.Root().rare().token", "h.rare().token", "a re-entry has the token of its hold"},
 	{"internal/driver/reply.go", "\t\tv, o.Token, o.Holder, o.Behind = answer.Code, answer.Token,", "\t\tv, o.Token, o.Holder, o.Behind = answer.Code, 0,", "a token reaches its hold"},
 	// FairMutex.
 	{"internal/lock/queue.go", "\tif x.queued || a.state == trying {", "\tif false {", "who gives up leaves the queue"},
