@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -197,5 +198,60 @@ func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
 	w := bellOf(r.sub)
 	if at := w.at; at == 0 || at.Sub(l.now) > LongestSleepMissed {
 		t.Errorf("the second waiter sleeps behind the hold of the first: the alarm is at %v (0: none), %+v; renewals come every %v", at, r.View(), l.cfg.Lease/3)
+	}
+}
+
+// An alarm or an event that comes when the entry has finished with the subscription is nothing to the next one.
+func TestSubscription_Over_LeavesTheNextAlone(t *testing.T) {
+	t.Parallel()
+	for what, late := range map[string]func(w *Subscription, rd *Ready){
+		"the alarm":         (*Subscription).AlarmFired,
+		"a message":         (*Subscription).OnMessage,
+		"a confirmation":    (*Subscription).Subscribed,
+		"a lost connection": (*Subscription).ConnectionLost,
+		"a refusal":         func(w *Subscription, rd *Ready) { w.ChannelRefused("channel", errors.New("NOPERM"), rd) },
+	} {
+		l := newLab(t)
+		r := l.name()
+		first := l.ask(r, false)
+		l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
+		w := r.sub
+		l.giveUp(first)
+		l.does(w.AlarmFired) // it has lingered
+		second := l.ask(r, false)
+		l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute})
+		next := r.sub
+		if next == nil || next == w {
+			t.Fatalf("%s: the second one waits by %p, the first by %p", what, next, w)
+		}
+		l.does(func(rd *Ready) { late(w, rd) })
+		if r.sub != next || second.settled != 0 || r.Cmd.Action != NoCommand || r.blocked != NotBlocked {
+			t.Errorf("%s: %+v, told %d times", what, r.View(), second.settled)
+		}
+	}
+}
+
+// Recovery still points to an entry that was dropped in an outage, or of which nothing was left: so it serves no
+// other name.
+func TestEntry_OutageAndNothingLeft_ServesNoOtherName(t *testing.T) {
+	t.Parallel()
+	for what, x := range map[string]struct {
+		result Result
+		free   int
+	}{"answered": {Replied, 1}, "not sent": {NotSent, 0}} {
+		for _, drops := range []bool{false, true} {
+			l := newLab(t)
+			r := l.name()
+			c := l.ask(r, true)
+			l.reply(r, Outcome{Result: x.result, Reply: HeldByOther, TTL: time.Minute})
+			if c.settled == 0 && !drops {
+				l.giveUp(c)
+			} else if !r.Detached {
+				l.does(r.Drop)
+			}
+			if !r.Detached || l.gone != x.free {
+				t.Errorf("%s, dropped %v: out %v, %d entries are for use again", what, drops, r.Detached, l.gone)
+			}
+		}
 	}
 }
