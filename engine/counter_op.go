@@ -200,24 +200,10 @@ func (a *counterOp[T]) countFailed() {
 // await is the synchronous half: it waits for the verdict or for the context.
 func (a *counterOp[T]) await(ctx context.Context) (T, error) {
 	if !a.fut.complete.Load() && a.eng.world.Wait(a.fut.Done(), a.ended, nil) != 0 {
-		a.cancel(ctx)
+		a.Cancel(ctxwatch.CancelOrPanic(ctx, a.fut.Abandon))
 		a.eng.world.Wait(a.fut.Done(), nil, nil) // if the verdict came first it stands
 	}
 	return a.fut.Result()
-}
-
-// cancel is the end of the context, which may be the user's own, and panic. Then nobody wants
-// the result.
-func (a *counterOp[T]) cancel(ctx context.Context) {
-	asked := false
-	defer func() {
-		if !asked {
-			a.fut.Abandon()
-		}
-	}()
-	s := ctxwatch.CancelOf(ctx)
-	asked = true
-	a.Cancel(s)
 }
 
 // The methods below implement counter.OpPort.

@@ -200,15 +200,9 @@ func (t *pendingOp) await(ctx context.Context, done, ended <-chan struct{}, aban
 	if t.home.world.Wait(ended, done, nil) == 0 {
 		return
 	}
-	through := false
-	defer func() {
-		if !through { // the context is the user's own, and has panicked
-			abandon()
-			t.home.world.Wait(ended, nil, nil)
-		}
-	}()
-	s := ctxwatch.CancelOf(ctx)
-	through = true
-	t.GiveUp(s)
+	t.GiveUp(ctxwatch.CancelOrPanic(ctx, func() {
+		abandon()
+		t.home.world.Wait(ended, nil, nil)
+	}))
 	t.home.world.Wait(ended, nil, nil)
 }
