@@ -150,22 +150,12 @@ func (l MultiLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Ho
 	return l.all.acquireAsync(ctx, opts, true)
 }
 
-func (all *several) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
-	if !all.engine().isObserved() {
-		return all.wait(ctx, opts, once, nil)
+func (all *several) acquire(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
+	var seen *observation
+	if e := all.engine(); e.isObserved() {
+		ctx, seen = e.observe(ctx, all.acquisition(once), false)
+		defer finishSync(seen, &h, &err, dropHold)
 	}
-	return all.acquireObserved(ctx, opts, once)
-}
-
-func (all *several) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
-	e := all.engine()
-	ctx, seen := e.observe(ctx, all.acquisition(once), false)
-	seen.asked = e.clock.Stamp()
-	defer finishSync(seen, &h, &err, dropHold)
-	return all.wait(ctx, opts, once, seen)
-}
-
-func (all *several) wait(ctx context.Context, opts []Option, once bool, seen *observation) (*Hold, error) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
@@ -182,7 +172,6 @@ func (all *several) acquireAsync(ctx context.Context, opts []Option, once bool) 
 	var seen *observation
 	if e := all.engine(); e.isObserved() {
 		ctx, seen = e.observe(ctx, all.acquisition(once), true)
-		seen.asked = e.clock.Stamp()
 		defer finishFuture(seen, &fut)
 	}
 	_, begun, err := all.begin(ctx, opts, once, true, seen)

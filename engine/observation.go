@@ -92,6 +92,7 @@ func (e *Engine) isObserved() bool { return e != nil && e.observer != nil }
 func (e *Engine) observe(ctx context.Context, a Acquisition, async bool) (context.Context, *observation) {
 	o := &observation{Acquisition: a, home: e, queued: async}
 	o.start(ctx)
+	o.asked = e.clock.Stamp()
 	if ctx == nil { // which is an error, soon
 		return nil, o
 	}
