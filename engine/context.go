@@ -99,28 +99,36 @@ func (c *heldContext) forget() {
 	c.hold.h.detach(c)
 }
 
-// outside returns what the contexts of h that ctx comes from were made from, with ctx's
-// deadline, or nil if ctx has nothing of h. Contexts of re-entries are h's, too.
-func (h *lockHold) outside(ctx context.Context) (context.Context, context.CancelFunc) {
-	return outsideOf(ctx, func(c *heldContext) bool { return c.isOf(h, []*lockHold{h}) })
-}
-
-// outsideOf returns what the outermost of the contexts that belong to somebody was made
-// from, with ctx's deadline, or nil if none does.
-func outsideOf(ctx context.Context, belongs func(*heldContext) bool) (context.Context, context.CancelFunc) {
+// awaitRelease waits for the release of the whole, whose locks are those, as long as ctx lives. If it returns a cause
+// nobody waits any more. If ctx has ended only with the hold, as one does that was made from its Context, the
+// context that this was made from bounds the waiting, and so does ctx's deadline. Contexts of re-entries
+// are the hold's, too.
+func (e *Engine) awaitRelease(ctx context.Context, released <-chan struct{}, whole hold, locks []*lockHold) (cause error) {
+	if e.world.Wait(released, ctx.Done(), nil) == 0 {
+		return nil
+	}
+	if cause = context.Cause(ctx); cause != ErrReleased { // without a lock: it may be the user's context
+		return cause
+	}
 	var outermost *heldContext
 	for c := heldIn(ctx); c != nil; c = c.outer {
-		if belongs(c) {
+		if c.isOf(whole, locks) {
 			outermost = c
 		}
 	}
 	if outermost == nil {
-		return nil, nil
+		return cause
 	}
+	outside := outermost.parent
 	if at, ok := ctx.Deadline(); ok {
-		return context.WithDeadline(outermost.parent, at)
+		var cancel context.CancelFunc
+		outside, cancel = context.WithDeadline(outside, at)
+		defer cancel()
 	}
-	return outermost.parent, func() {}
+	if e.world.Wait(released, outside.Done(), nil) == 0 {
+		return nil
+	}
+	return context.Cause(outside)
 }
 
 // Detach returns a context without the holds that ctx carries. Use it for work that is

@@ -302,21 +302,7 @@ func (u *groupUnlock) wait(ctx context.Context, whole hold) error {
 	if ctx == nil {
 		return lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext)
 	}
-	if u.eng.world.Wait(u.fut.Done(), ctx.Done(), nil) == 0 {
-		return u.result(nil)
-	}
-	cause := context.Cause(ctx)
-	if cause == ErrReleased {
-		outer, cancel := outsideOf(ctx, func(c *heldContext) bool { return c.isOf(whole, u.of) })
-		if outer != nil {
-			defer cancel()
-			if u.eng.world.Wait(u.fut.Done(), outer.Done(), nil) == 0 {
-				return u.result(nil)
-			}
-			cause = context.Cause(outer)
-		}
-	}
-	return u.result(cause)
+	return u.result(u.eng.awaitRelease(ctx, u.fut.Done(), whole, u.of))
 }
 
 // result is the error of the whole: none if enough were released. Locks whose release goes on

@@ -340,8 +340,8 @@ func (u *unlocking) wait(ctx context.Context, h *lockHold) error {
 	select {
 	case <-u.ready:
 	default:
-		if h.home().world.Wait(u.ready, ctx.Done(), nil) != 0 {
-			u.ctxEnded(ctx, h)
+		if cause := h.home().awaitRelease(ctx, u.ready, h, []*lockHold{h}); cause != nil {
+			u.giveUp(cause, h)
 		}
 	}
 	err := u.Err
@@ -350,19 +350,8 @@ func (u *unlocking) wait(ctx context.Context, h *lockHold) error {
 	return err
 }
 
-// ctxEnded goes on waiting if ctx has ended only with the hold, as one does that was made
-// from its Context; else nobody waits for the release any more.
-func (u *unlocking) ctxEnded(ctx context.Context, h *lockHold) {
-	cause := context.Cause(ctx) // without a lock: it may be the user's context
-	if cause == ErrReleased {
-		if outer, cancel := h.outside(ctx); outer != nil {
-			defer cancel()
-			if h.home().world.Wait(u.ready, outer.Done(), nil) == 0 {
-				return
-			}
-			cause = context.Cause(outer)
-		}
-	}
+// giveUp ends the waiting, for that cause.
+func (u *unlocking) giveUp(cause error, h *lockHold) {
 	h.Shard().Lock()
 	waiting := !u.Decided()
 	if waiting {
