@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
 )
@@ -164,7 +165,7 @@ func (all *several) acquire(ctx context.Context, opts []Option, once bool) (h *H
 	if err != nil {
 		return nil, err
 	}
-	op.await(ctx, done, fut.Done(), fut.Abandon)
+	op.Await(ctx, done, fut.Done(), fut.Abandon)
 	return fut.Result()
 }
 
@@ -204,7 +205,7 @@ func (all *several) kind() string {
 }
 
 // begin checks everything that can be known before anything is sent, and then begins to ask.
-func (all *several) begin(ctx context.Context, opts []Option, once, async bool, seen *observation) (*pendingOp, *Future[*Hold], error) {
+func (all *several) begin(ctx context.Context, opts []Option, once, async bool, seen *observation) (*driver.Pending, *Future[*Hold], error) {
 	if all == nil {
 		return nil, nil, notAcquired("", lockerr.Invalid("the zero MultiLock or the zero QuorumLock: get one from Multi, Engine.Many or RedLock"))
 	}
@@ -213,7 +214,7 @@ func (all *several) begin(ctx context.Context, opts []Option, once, async bool, 
 		return nil, nil, failed.failEarly(err)
 	}
 	q, fut := all.start(ctx, o, held, parents, once, async, seen)
-	return &q.pendingOp, fut, nil
+	return &q.Pending, fut, nil
 }
 
 // check is begin without the beginning. If it fails it names the lock because of which.

@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/engine/internal/watchdog"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -135,8 +136,8 @@ func (e *Engine) inside() (in env.Snapshot) {
 		in.Out += l.Out
 		in.States = append(in.States, fmt.Sprintf("a lane, up %v: %d urgent, %d tries stalled, %d out", l.Lane.Up(), len(l.Urgent), len(l.Tries), l.Out))
 	}
-	in.Many = len(e.pending.inOrder())
-	in.Watched = e.watches.Len() + e.counterWatches.Len() + e.pending.watches.Len()
+	in.Many = len(e.table.Pending.Listed())
+	in.Watched = e.watches.Len() + e.counterWatches.Len() + e.table.Pending.Watched()
 	return in
 }
 
@@ -177,10 +178,20 @@ func (e *Engine) answer(q *inspect.Question, late func() bool) *inspect.Answer {
 	return a
 }
 
+// redLocks are the RedLocks that are listed.
+func (e *Engine) redLocks() (list []*severalAcquisition) {
+	for _, t := range e.table.Pending.Listed() {
+		if q, is := t.(*severalAcquisition); is && q.Policy == quorum.Majority {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
 // busy reports whether the engine has any name or RedLock; see inspect.Config.
 func (e *Engine) busy() (now bool, sofar uint64) {
 	now, sofar = e.table.Busy()
-	return now || len(e.pending.redLocks()) > 0, sofar
+	return now || len(e.redLocks()) > 0, sofar
 }
 
 // originOf is what is remembered of an acquisition for those who look, nil if nothing is: the holds that its

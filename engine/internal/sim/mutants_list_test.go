@@ -136,9 +136,9 @@ var mutants = []mutant{
 	{"query.go", "s.Mine || m.home.owns(o.ID)", "m.home.owns(o.ID) && len(s.Holders) > 1", "State says whether a holder is of this engine"},
 	// Contexts of programs.
 	{"internal/ctxwatch/watch.go", "\t\tw.GiveUp(s)\n", "\t\t_, _ = w, s\n", "a future is cancelled when its context ends"},
-	{"lock_hold.go", "\tif cause == ErrReleased {", "\tif false {", "the context of a hold does not bound its Unlock"},
+	{"context.go", "cause = context.Cause(ctx); cause != ErrReleased {", "cause = context.Cause(ctx); true {", "the context of a hold does not bound its Unlock"},
 	// Close and Shutdown.
-	{"engine.go", "\te.pending.close()\n\te.table.StopWaiting()\n\tif !e", "\tif !e", "Shutdown fails waiters"},
+	{"engine.go", "\te.table.Pending.Close()\n\te.table.StopWaiting()\n\tif !e", "\tif !e", "Shutdown fails waiters"},
 	{"engine.go", "\te.table.Shut()\n", "", "Shutdown refuses what is new"},
 	{"engine.go", "\tif !e.table.AwaitEmpty(ctx.Done()) {", "\tif e.table.Entries() > 0 {", "Shutdown waits for holders"},
 	{"engine.go", "\te.table.EndHolds()\n", "", "Close ends holds, and releases their locks"},
