@@ -362,3 +362,35 @@ func (u *unlocking) giveUp(cause error, h *lockHold) {
 		h.Shard().Table.World.Wait(u.ready, nil, nil) // the verdict is on its way
 	}
 }
+
+// awaitRelease waits for the release of the whole, whose locks are those, as long as ctx lives. If it returns a cause
+// nobody waits any more. If ctx has ended only with the hold, as one does that was made from its Context, the
+// context that this was made from bounds the waiting, and so does ctx's deadline. Contexts of re-entries
+// are the hold's, too.
+func (e *Engine) awaitRelease(ctx context.Context, released <-chan struct{}, whole hold, locks []*lockHold) (cause error) {
+	if e.world.Wait(released, ctx.Done(), nil) == 0 {
+		return nil
+	}
+	if cause = context.Cause(ctx); cause != ErrReleased { // without a lock: it may be the user's context
+		return cause
+	}
+	var outermost *heldContext
+	for c := heldIn(ctx); c != nil; c = c.outer {
+		if c.isOf(whole, locks) {
+			outermost = c
+		}
+	}
+	if outermost == nil {
+		return cause
+	}
+	outside := outermost.parent
+	if at, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		outside, cancel = context.WithDeadline(outside, at)
+		defer cancel()
+	}
+	if e.world.Wait(released, outside.Done(), nil) == 0 {
+		return nil
+	}
+	return context.Cause(outside)
+}

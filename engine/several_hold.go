@@ -270,3 +270,24 @@ func (h *severalHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time
 		return why
 	}
 }
+
+// partHold is a lock of several as Parts shows it. Only the whole ends it.
+type partHold struct {
+	*lockHold
+	whole hold
+}
+
+func (p partHold) unlock(context.Context) error { return p.refusal("unlock") }
+
+func (p partHold) unlockAsync(bool) *Future[struct{}] {
+	return failedFuture[struct{}](p.home(), p.refusal("unlock"))
+}
+
+func (p partHold) extend(context.Context, time.Duration) error { return p.refusal("extend") }
+
+// observed is nil: the context of its events is the Observer's.
+func (p partHold) observed() *observation { return nil }
+
+func (p partHold) refusal(what string) error {
+	return withName(p.name(), lockerr.Invalid("a part of the hold %s: %s that", p.whole.describe(), what))
+}
