@@ -208,8 +208,7 @@ func (p *Permits) release(byUser bool) (a *counterOp[struct{}], ends bool) {
 	ends = byUser && in.seen.claim()
 	err := in.giveBack(&a.Op, &rd)
 	if a.Counter() == nil {
-		a.Drop()
-		a.OnResult(0, err)
+		a.end(err)
 	}
 	admitted := a.Counter() != nil
 	a.Shard.Unlock()

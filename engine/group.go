@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
@@ -335,19 +336,14 @@ func (u *groupUnlock) result(cause error) error {
 
 // joined joins the errors of several locks: nil if there is none.
 func joined(errs []error) error {
-	var all []error
-	for _, err := range errs {
-		if err != nil {
-			all = append(all, err)
-		}
-	}
-	switch len(all) {
+	switch all := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil }); len(all) {
 	case 0:
 		return nil
 	case 1:
 		return all[0]
+	default:
+		return &failures{all}
 	}
-	return &failures{all}
 }
 
 // failures are the errors of several locks; the text has the first few.
@@ -356,13 +352,16 @@ type failures struct{ is []error }
 func (e *failures) Unwrap() []error { return e.is }
 
 func (e *failures) Error() string {
-	const most = 3
-	text := e.is[0].Error()
-	for _, err := range e.is[1:min(most, len(e.is))] {
-		text += "; " + partText(err)
+	return e.is[0].Error() + "; " + strings.Join(few(e.is[1:], 2, partText), "; ")
+}
+
+// few are the texts of the first ones, and how many more there are.
+func few[T any](all []T, most int, text func(T) string) (texts []string) {
+	for _, one := range all[:min(len(all), most)] {
+		texts = append(texts, text(one))
 	}
-	if more := len(e.is) - most; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
+	if more := len(all) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return text
+	return texts
 }

@@ -119,9 +119,6 @@ func (e *Engine) LockMany(ctx context.Context, names []string, opts ...Option) (
 
 // Name returns the name of the first lock as you gave it, and how many more there are.
 func (l MultiLock) Name() string {
-	if l.all == nil || len(l.all.locks) == 0 {
-		return ""
-	}
 	return l.all.name()
 }
 
@@ -270,9 +267,12 @@ func (l MultiLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *Ho
 	return triedRun(ctx, h, err, fn)
 }
 
-// name is the name of the first lock, and how many more there are.
+// name is the name of the first lock, and how many more there are; "" if there is none.
 func (all *several) name() string {
-	if all.policy == quorum.Majority || len(all.locks) < 2 {
+	switch {
+	case all == nil || len(all.locks) == 0:
+		return ""
+	case all.policy == quorum.Majority || len(all.locks) == 1:
 		return all.locks[0].name
 	}
 	return fmt.Sprintf("%s and %d more", all.locks[0].name, len(all.locks)-1)
@@ -280,16 +280,8 @@ func (all *several) name() string {
 
 // describe quotes the first few names, or says on how many servers it is.
 func (all *several) describe() string {
-	const most = 5
 	if all.policy == quorum.Majority {
 		return fmt.Sprintf("%q on %d servers", lockerr.Shorten(all.locks[0].name), len(all.locks))
 	}
-	var text []string
-	for _, m := range all.locks[:min(len(all.locks), most)] {
-		text = append(text, fmt.Sprintf("%q", lockerr.Shorten(m.name)))
-	}
-	if more := len(all.locks) - most; more > 0 {
-		text = append(text, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(text, ", ")
+	return strings.Join(few(all.locks, 5, func(m Mutex) string { return fmt.Sprintf("%q", lockerr.Shorten(m.name)) }), ", ")
 }
