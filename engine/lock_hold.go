@@ -45,11 +45,16 @@ func (h *lockHold) owner() string {
 	return h.Owner().String()
 }
 
-func (h *lockHold) token() int64 {
+// underLock is what the core says of the hold under the shard's lock.
+func underLock[T any](h *lockHold, ask func(*lock.Hold) T) T {
 	h.Shard().Lock()
 	defer h.Shard().Unlock()
-	return h.Hold.Token()
+	return ask(&h.Hold)
 }
+
+func (h *lockHold) token() int64 { return underLock(h, (*lock.Hold).Token) }
+func (h *lockHold) acked() int   { return underLock(h, (*lock.Hold).Acked) }
+func (h *lockHold) live() bool   { return underLock(h, (*lock.Hold).IsLive) }
 
 func (h *lockHold) permitIDs() []string {
 	if !h.ofPermits() {
@@ -67,12 +72,6 @@ func (h *lockHold) servers() []string {
 		return nil
 	}
 	return []string{h.home().serverName()}
-}
-
-func (h *lockHold) acked() int {
-	h.Shard().Lock()
-	defer h.Shard().Unlock()
-	return h.Acked()
 }
 
 func (h *lockHold) validUntil() time.Time {
@@ -257,12 +256,6 @@ func (h *lockHold) leaked() {
 	if h.live() {
 		reportLeak(h, h)
 	}
-}
-
-func (h *lockHold) live() bool {
-	h.Shard().Lock()
-	defer h.Shard().Unlock()
-	return h.IsLive()
 }
 
 // reportLeak counts and logs a hold that was dropped; its first lock is one of the engine of h.

@@ -139,11 +139,7 @@ func (q *severalAcquisition) carried(i int) *lockHold {
 }
 
 // entered reports whether the hold, or one that it re-enters, is one still.
-func (h *lockHold) entered() bool {
-	h.Shard().Lock()
-	defer h.Shard().Unlock()
-	return h.InnermostLive() != nil
-}
+func (h *lockHold) entered() bool { return underLock(h, (*lock.Hold).InnermostLive) != nil }
 
 // fewLocks is how many locks are given back, or asked for, on an event loop.
 const fewLocks = 16
@@ -314,10 +310,7 @@ func (v *vote) Until() clock.Instant { return v.hold.Until() }
 
 // End implements lock.Context: the hold of the vote has ended.
 func (v *vote) End(why error) {
-	h := v.hold
-	h.Shard().Lock()
-	there := h.LastConfirmed()
-	h.Shard().Unlock()
+	there := underLock(v.hold, (*lock.Hold).LastConfirmed)
 	var do quorum.Ready
 	q := v.of
 	q.mu.Lock()
