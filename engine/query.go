@@ -357,10 +357,10 @@ func (m Mutex) stateIn(v resp.Value) (State, error) {
 	if !ok {
 		return State{}, lockerr.Wrap(ErrWrongType, driver.ErrReply)
 	}
-	v.Each(func(_ int, e resp.Value) bool {
+	for _, e := range v.Each {
 		s.TTL = time.Duration(e.Int) * time.Millisecond
-		return false
-	})
+		break
+	}
 	s.Mode = mode
 	for _, o := range owners {
 		s.Holders = append(s.Holders, Holder{ID: o.ID, Count: o.Count})
