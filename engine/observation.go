@@ -291,23 +291,6 @@ func (o *observation) released(err error, waited bool) {
 	o.home.report(func() { o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end) })
 }
 
-// unlockGroup is Unlock of several locks, which has begun.
-func unlockGroup(ctx context.Context, whole hold, u *groupUnlock) error {
-	err := u.wait(ctx, whole)
-	if u.ends {
-		whole.observed().released(err, true)
-	}
-	return err
-}
-
-// unlockGroupAsync is UnlockAsync of several locks, which has begun.
-func unlockGroupAsync(whole hold, u *groupUnlock) *Future[struct{}] {
-	if o := whole.observed(); o != nil && u.ends {
-		u.fut.onComplete(func(_ struct{}, err error) { o.released(err, false) })
-	}
-	return &u.fut
-}
-
 // observe notes that several locks were granted, and has the end of the whole reported.
 func (g *group) observe(o *observation) {
 	if o == nil {

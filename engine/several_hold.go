@@ -126,14 +126,20 @@ func (h *severalHold) attach(c *heldContext) error {
 // unlock returns when all locks have been released, or a majority of the servers, as nobody needs more; the
 // releases at the others go on in the background.
 func (h *severalHold) unlock(ctx context.Context) error {
-	return unlockGroup(ctx, h, h.unlockAll(true))
+	u := h.unlockAll(true)
+	err := u.wait(ctx, h)
+	if u.ends {
+		h.observed().released(err, true)
+	}
+	return err
 }
 
 func (h *severalHold) unlockAsync(byUser bool) *Future[struct{}] {
-	if byUser {
-		return unlockGroupAsync(h, h.unlockAll(true))
+	u := h.unlockAll(byUser)
+	if u.ends && h.observed() != nil {
+		u.fut.onComplete(func(_ struct{}, err error) { h.observed().released(err, false) })
 	}
-	return &h.unlockAll(false).fut
+	return &u.fut
 }
 
 func (h *severalHold) unlockAll(byUser bool) *groupUnlock {
