@@ -254,7 +254,7 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 	default:
 		if a.home().world.Wait(ready, done, nil) != 0 {
 			// If the verdict came first it stands; otherwise cancel delivers ours.
-			a.cancel(a.cancelReason(ctx))
+			a.cancel(ctxwatch.CancelOrPanic(ctx, a.callerGone))
 			a.home().world.Wait(ready, nil, nil)
 		}
 	}
@@ -263,24 +263,14 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 	return h, err
 }
 
-// cancelReason is ctxwatch.CancelOf. The context may be the user's own, and panic. Then the acquisition is
-// given up, because its caller is gone.
-func (a *acquisition) cancelReason(ctx context.Context) lockerr.Cancel {
-	asked := false
-	defer func() {
-		if asked {
-			return
-		}
-		a.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned})
-		a.home().world.Wait(a.fut.done, nil, nil)
-		if h := a.fut.value; h != nil {
-			a.drop(h)
-		}
-		a.free()
-	}()
-	s := ctxwatch.CancelOf(ctx)
-	asked = true
-	return s
+// callerGone gives the acquisition up when the context of its caller has panicked.
+func (a *acquisition) callerGone() {
+	a.abandon()
+	a.home().world.Wait(a.fut.done, nil, nil)
+	if h := a.fut.value; h != nil {
+		a.drop(h)
+	}
+	a.free()
 }
 
 // WatchSlot and GiveUp implement ctxwatch.Waiter.

@@ -193,31 +193,24 @@ func (c Config) withDefaults() Config {
 			c.Addrs[0] = "127.0.0.1:26379"
 		}
 	}
-	setDefault(&c.Topology, "standalone")
-	setDefault(&c.ShardedPubSub, "auto")
-	setDefault(&c.ClientName, "pawl")
-	setDefault(&c.Service, filepath.Base(os.Args[0]))
+	c.Topology = cmp.Or(c.Topology, "standalone")
+	c.ShardedPubSub = cmp.Or(c.ShardedPubSub, "auto")
+	c.ClientName = cmp.Or(c.ClientName, "pawl")
+	c.Service = cmp.Or(c.Service, filepath.Base(os.Args[0]))
 	c.Labels = maps.Clone(c.Labels)
-	setDefault(&c.Lease, 30*time.Second)
-	setDefault(&c.HandOverTime, 10*time.Millisecond)
-	setDefault(&c.FairWaitTimeout, 5*time.Minute)
-	setDefault(&c.CommandTimeout, 3*time.Second)
-	setDefault(&c.AckTimeout, max(min(time.Second, c.Lease/6), time.Millisecond))
-	setDefault(&c.DialTimeout, 5*time.Second)
-	setDefault(&c.CloseTimeout, 5*time.Second)
-	setDefault(&c.CommandConns, 1)
-	setDefault(&c.MaxInFlight, 1<<17)
+	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.HandOverTime = cmp.Or(c.HandOverTime, 10*time.Millisecond)
+	c.FairWaitTimeout = cmp.Or(c.FairWaitTimeout, 5*time.Minute)
+	c.CommandTimeout = cmp.Or(c.CommandTimeout, 3*time.Second)
+	c.AckTimeout = cmp.Or(c.AckTimeout, max(min(time.Second, c.Lease/6), time.Millisecond))
+	c.DialTimeout = cmp.Or(c.DialTimeout, 5*time.Second)
+	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
+	c.CommandConns = cmp.Or(c.CommandConns, 1)
+	c.MaxInFlight = cmp.Or(c.MaxInFlight, 1<<17)
 	for _, timeout := range []*time.Duration{&c.CommandTimeout, &c.DialTimeout, &c.CloseTimeout} {
 		*timeout = min(*timeout, lock.MaxDuration) // which is as good as none
 	}
 	return c
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // validate reports every bad field at once. It never prints a password.

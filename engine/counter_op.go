@@ -110,20 +110,16 @@ func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T
 	switch {
 	case a.Completed(): // its context has ended
 	case e.table.Closing() && (a.what != counter.CountDown || e.table.Closed()):
-		a.Drop()
-		a.OnResult(0, ErrClosed)
+		a.end(ErrClosed)
 	case !a.Shard.FitsCount(c.key):
-		a.Drop()
-		a.OnResult(0, errKindConflict(a.Shard, c.key.Name))
+		a.end(errKindConflict(a.Shard, c.key.Name))
 	case a.what == counter.Acquire && a.n == 0:
 		a.Granted()
-		a.Drop()
-		a.OnResult(0, nil)
+		a.end(nil)
 	default:
 		if a.opts.outageGiven {
 			if why := a.Outage(c.route, a.opts.outage); why != nil {
-				a.Drop()
-				a.OnResult(0, lockerr.Wrap(ErrUnavailable, why))
+				a.end(lockerr.Wrap(ErrUnavailable, why))
 				break
 			}
 		}
@@ -180,10 +176,15 @@ func (a *counterOp[T]) check(ctx context.Context) (wait time.Duration, err error
 	return wait, nil
 }
 
-// refuse ends an operation that does not begin.
-func (a *counterOp[T]) refuse(why error) {
+// end gives an operation that does not begin its result. The caller holds the lock, if others know it.
+func (a *counterOp[T]) end(why error) {
 	a.Drop()
 	a.OnResult(0, why)
+}
+
+// refuse ends an operation before anybody knows it.
+func (a *counterOp[T]) refuse(why error) {
+	a.end(why)
 	a.countFailed()
 	a.Deliver()
 }
@@ -200,24 +201,10 @@ func (a *counterOp[T]) countFailed() {
 // await is the synchronous half: it waits for the verdict or for the context.
 func (a *counterOp[T]) await(ctx context.Context) (T, error) {
 	if !a.fut.complete.Load() && a.eng.world.Wait(a.fut.Done(), a.ended, nil) != 0 {
-		a.cancel(ctx)
+		a.Cancel(ctxwatch.CancelOrPanic(ctx, a.fut.Abandon))
 		a.eng.world.Wait(a.fut.Done(), nil, nil) // if the verdict came first it stands
 	}
 	return a.fut.Result()
-}
-
-// cancel is the end of the context, which may be the user's own, and panic. Then nobody wants
-// the result.
-func (a *counterOp[T]) cancel(ctx context.Context) {
-	asked := false
-	defer func() {
-		if !asked {
-			a.fut.Abandon()
-		}
-	}()
-	s := ctxwatch.CancelOf(ctx)
-	asked = true
-	a.Cancel(s)
 }
 
 // The methods below implement counter.OpPort.

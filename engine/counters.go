@@ -65,7 +65,6 @@ func (s Semaphore) TryAcquireAsync(ctx context.Context, n int) *Future[*Permits]
 func (s Semaphore) await(ctx context.Context, r counterSpec[*Permits]) (p *Permits, err error) {
 	if s.home.isObserved() {
 		ctx, r.seen = s.home.observe(ctx, s.acquisition(r), false)
-		r.seen.asked = s.home.clock.Stamp()
 		defer finishSync(r.seen, &p, &err, func(p *Permits) { p.release(false) })
 	}
 	return s.acquire(ctx, r, true).await(ctx)
@@ -74,7 +73,6 @@ func (s Semaphore) await(ctx context.Context, r counterSpec[*Permits]) (p *Permi
 func (s Semaphore) future(ctx context.Context, r counterSpec[*Permits]) (fut *Future[*Permits]) {
 	if s.home.isObserved() {
 		ctx, r.seen = s.home.observe(ctx, s.acquisition(r), true)
-		r.seen.asked = s.home.clock.Stamp()
 		defer finishFuture(r.seen, &fut)
 	}
 	return &s.acquire(ctx, r, false).fut
@@ -210,8 +208,7 @@ func (p *Permits) release(byUser bool) (a *counterOp[struct{}], ends bool) {
 	ends = byUser && in.seen.claim()
 	err := in.giveBack(&a.Op, &rd)
 	if a.Counter() == nil {
-		a.Drop()
-		a.OnResult(0, err)
+		a.end(err)
 	}
 	admitted := a.Counter() != nil
 	a.Shard.Unlock()

@@ -39,7 +39,6 @@ type core struct {
 	world          env.Env
 	watches        ctxwatch.Watches[*acquisition]
 	counterWatches ctxwatch.Watches[*counterWaiter]
-	pending        pendingOps
 	exec           executor.Executor
 	observer       Observer       // of acquisitions and holds; nil: nobody observes
 	background     Observer       // of renewals and connections
@@ -98,7 +97,7 @@ func start(cfg Config, w env.Env) *Engine {
 	e.cfg.Password, e.cfg.SentinelPassword = "", ""
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.over = make(chan struct{})
-	e.watches.AfterFunc, e.counterWatches.AfterFunc, e.pending.watches.AfterFunc = w.AfterFunc, w.AfterFunc, w.AfterFunc
+	e.watches.AfterFunc, e.counterWatches.AfterFunc = w.AfterFunc, w.AfterFunc
 	e.table.Init(driver.Config{
 		Engine: (*driverPort)(e), ID: newUUID(w.RandRead), Lock: cfg.lockConfig(), World: w,
 		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster,
@@ -342,7 +341,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		return lockerr.ErrNoContext
 	}
 	e.table.Shut()
-	e.pending.close()
+	e.table.Pending.Close()
 	e.table.StopWaiting()
 	if !e.table.AwaitEmpty(ctx.Done()) {
 		err := context.Cause(ctx)
@@ -360,7 +359,7 @@ func (e *Engine) close() error {
 	timeout, stop := e.world.After(e.cfg.CloseTimeout)
 	defer stop()
 
-	e.pending.close()
+	e.table.Pending.Close()
 	e.table.StopWaiting()
 	e.table.EndHolds()
 	clean := e.table.AwaitEmpty(timeout)

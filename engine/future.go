@@ -32,7 +32,6 @@ type Future[T any] struct {
 // after is what is called on completion; most futures are only awaited.
 type after[T any] struct {
 	then   []func(T, error)
-	tell   []tell
 	direct func(T, error) // of this package: see onComplete
 }
 
@@ -42,13 +41,6 @@ func (f *Future[T]) callbacks() *after[T] {
 		f.after = new(after[T])
 	}
 	return f.after
-}
-
-// tell is an AwaitAll or AwaitAny that wants to know: index goes into the channel,
-// which has room for it.
-type tell struct {
-	to    chan<- int
-	index int
 }
 
 // source is what a future belongs to.
@@ -192,16 +184,11 @@ func (f *Future[T]) resolve(value T, err error) {
 	if f.done != nil {
 		close(f.done)
 	}
-	call := f.after != nil && f.after.then != nil
-	if f.after != nil {
-		for _, t := range f.after.tell {
-			t.to <- t.index
-		}
-		f.after.tell = nil
-	}
 	var direct func(T, error)
+	call := false
 	if f.after != nil {
-		direct = f.after.direct
+		direct, f.after.direct = f.after.direct, nil
+		call = f.after.then != nil
 	}
 	unwanted := f.abandoned && err == nil
 	f.mu.Unlock()
@@ -220,34 +207,28 @@ func (f *Future[T]) resolve(value T, err error) {
 // loop, with no lock held. So fn is never a user's, and does not block.
 func (f *Future[T]) onComplete(fn func(T, error)) {
 	f.mu.Lock()
-	if !f.complete.Load() {
-		f.callbacks().direct = fn
-		f.mu.Unlock()
-		return
+	complete := f.complete.Load()
+	if !complete {
+		a := f.callbacks()
+		if before := a.direct; before != nil { // several await it
+			later := fn
+			fn = func(v T, err error) { before(v, err); later(v, err) }
+		}
+		a.direct = fn
 	}
 	f.mu.Unlock()
-	fn(f.value, f.err)
+	if complete {
+		fn(f.value, f.err)
+	}
 }
 
 // tellAll returns a channel that gets the index of each future when it is complete.
 func tellAll[T any](futures []*Future[T]) <-chan int {
 	ended := make(chan int, len(futures))
 	for i, f := range futures {
-		f.tell(ended, i)
+		f.onComplete(func(T, error) { ended <- i }) // it has room
 	}
 	return ended
-}
-
-// tell sends index into to when the future is complete; to must have room.
-func (f *Future[T]) tell(to chan<- int, index int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.complete.Load() {
-		to <- index
-		return
-	}
-	a := f.callbacks()
-	a.tell = append(a.tell, tell{to, index})
 }
 
 // call runs the registered functions in order, those included that are registered

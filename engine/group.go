@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
@@ -302,21 +303,7 @@ func (u *groupUnlock) wait(ctx context.Context, whole hold) error {
 	if ctx == nil {
 		return lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext)
 	}
-	if u.eng.world.Wait(u.fut.Done(), ctx.Done(), nil) == 0 {
-		return u.result(nil)
-	}
-	cause := context.Cause(ctx)
-	if cause == ErrReleased {
-		outer, cancel := outsideOf(ctx, func(c *heldContext) bool { return c.isOf(whole, u.of) })
-		if outer != nil {
-			defer cancel()
-			if u.eng.world.Wait(u.fut.Done(), outer.Done(), nil) == 0 {
-				return u.result(nil)
-			}
-			cause = context.Cause(outer)
-		}
-	}
-	return u.result(cause)
+	return u.result(u.eng.awaitRelease(ctx, u.fut.Done(), whole, u.of))
 }
 
 // result is the error of the whole: none if enough were released. Locks whose release goes on
@@ -349,19 +336,14 @@ func (u *groupUnlock) result(cause error) error {
 
 // joined joins the errors of several locks: nil if there is none.
 func joined(errs []error) error {
-	var all []error
-	for _, err := range errs {
-		if err != nil {
-			all = append(all, err)
-		}
-	}
-	switch len(all) {
+	switch all := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil }); len(all) {
 	case 0:
 		return nil
 	case 1:
 		return all[0]
+	default:
+		return &failures{all}
 	}
-	return &failures{all}
 }
 
 // failures are the errors of several locks; the text has the first few.
@@ -370,13 +352,16 @@ type failures struct{ is []error }
 func (e *failures) Unwrap() []error { return e.is }
 
 func (e *failures) Error() string {
-	const most = 3
-	text := e.is[0].Error()
-	for _, err := range e.is[1:min(most, len(e.is))] {
-		text += "; " + partText(err)
+	return e.is[0].Error() + "; " + strings.Join(few(e.is[1:], 2, partText), "; ")
+}
+
+// few are the texts of the first ones, and how many more there are.
+func few[T any](all []T, most int, text func(T) string) (texts []string) {
+	for _, one := range all[:min(len(all), most)] {
+		texts = append(texts, text(one))
 	}
-	if more := len(e.is) - most; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
+	if more := len(all) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return text
+	return texts
 }

@@ -333,12 +333,12 @@ func (h *heard) reach(ctx context.Context, m Mutex, info *LockInfo) {
 // redLockWaits are the RedLocks that wait for locks of this engine. A RedLock waits at one server for a second, then at another
 // one, and asks all of them in between. So it is said to wait at each of its servers, since it was refused first.
 func (e *Engine) redLockWaits() (all []driver.NameUses) {
-	for _, q := range e.pending.redLocks() {
+	for _, q := range e.redLocks() {
 		for _, m := range q.locks {
 			if m.home != e {
 				continue
 			}
-			u := driver.Use{Kind: m.key.Kind.String(), Since: q.home.clock.Now().Sub(q.since)}
+			u := driver.Use{Kind: m.key.Kind.String(), Since: q.ListedFor()}
 			if o := q.opts.origin; o != nil {
 				u.Stack, u.Under = o.Stack, o.Under
 			}

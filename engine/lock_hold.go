@@ -45,11 +45,16 @@ func (h *lockHold) owner() string {
 	return h.Owner().String()
 }
 
-func (h *lockHold) token() int64 {
+// underLock is what the core says of the hold under the shard's lock.
+func underLock[T any](h *lockHold, ask func(*lock.Hold) T) T {
 	h.Shard().Lock()
 	defer h.Shard().Unlock()
-	return h.Hold.Token()
+	return ask(&h.Hold)
 }
+
+func (h *lockHold) token() int64 { return underLock(h, (*lock.Hold).Token) }
+func (h *lockHold) acked() int   { return underLock(h, (*lock.Hold).Acked) }
+func (h *lockHold) live() bool   { return underLock(h, (*lock.Hold).IsLive) }
 
 func (h *lockHold) permitIDs() []string {
 	if !h.ofPermits() {
@@ -67,12 +72,6 @@ func (h *lockHold) servers() []string {
 		return nil
 	}
 	return []string{h.home().serverName()}
-}
-
-func (h *lockHold) acked() int {
-	h.Shard().Lock()
-	defer h.Shard().Unlock()
-	return h.Acked()
 }
 
 func (h *lockHold) validUntil() time.Time {
@@ -259,12 +258,6 @@ func (h *lockHold) leaked() {
 	}
 }
 
-func (h *lockHold) live() bool {
-	h.Shard().Lock()
-	defer h.Shard().Unlock()
-	return h.IsLive()
-}
-
 // reportLeak counts and logs a hold that was dropped; its first lock is one of the engine of h.
 func reportLeak(of hold, h *lockHold) {
 	h.Shard().Lock()
@@ -340,8 +333,8 @@ func (u *unlocking) wait(ctx context.Context, h *lockHold) error {
 	select {
 	case <-u.ready:
 	default:
-		if h.home().world.Wait(u.ready, ctx.Done(), nil) != 0 {
-			u.ctxEnded(ctx, h)
+		if cause := h.home().awaitRelease(ctx, u.ready, h, []*lockHold{h}); cause != nil {
+			u.giveUp(cause, h)
 		}
 	}
 	err := u.Err
@@ -350,19 +343,8 @@ func (u *unlocking) wait(ctx context.Context, h *lockHold) error {
 	return err
 }
 
-// ctxEnded goes on waiting if ctx has ended only with the hold, as one does that was made
-// from its Context; else nobody waits for the release any more.
-func (u *unlocking) ctxEnded(ctx context.Context, h *lockHold) {
-	cause := context.Cause(ctx) // without a lock: it may be the user's context
-	if cause == ErrReleased {
-		if outer, cancel := h.outside(ctx); outer != nil {
-			defer cancel()
-			if h.home().world.Wait(u.ready, outer.Done(), nil) == 0 {
-				return
-			}
-			cause = context.Cause(outer)
-		}
-	}
+// giveUp ends the waiting, for that cause.
+func (u *unlocking) giveUp(cause error, h *lockHold) {
 	h.Shard().Lock()
 	waiting := !u.Decided()
 	if waiting {
@@ -372,4 +354,36 @@ func (u *unlocking) ctxEnded(ctx context.Context, h *lockHold) {
 	if !waiting {
 		h.Shard().Table.World.Wait(u.ready, nil, nil) // the verdict is on its way
 	}
+}
+
+// awaitRelease waits for the release of the whole, whose locks are those, as long as ctx lives. If it returns a cause
+// nobody waits any more. If ctx has ended only with the hold, as one does that was made from its Context, the
+// context that this was made from bounds the waiting, and so does ctx's deadline. Contexts of re-entries
+// are the hold's, too.
+func (e *Engine) awaitRelease(ctx context.Context, released <-chan struct{}, whole hold, locks []*lockHold) (cause error) {
+	if e.world.Wait(released, ctx.Done(), nil) == 0 {
+		return nil
+	}
+	if cause = context.Cause(ctx); cause != ErrReleased { // without a lock: it may be the user's context
+		return cause
+	}
+	var outermost *heldContext
+	for c := heldIn(ctx); c != nil; c = c.outer {
+		if c.isOf(whole, locks) {
+			outermost = c
+		}
+	}
+	if outermost == nil {
+		return cause
+	}
+	outside := outermost.parent
+	if at, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		outside, cancel = context.WithDeadline(outside, at)
+		defer cancel()
+	}
+	if e.world.Wait(released, outside.Done(), nil) == 0 {
+		return nil
+	}
+	return context.Cause(outside)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
 )
@@ -118,9 +119,6 @@ func (e *Engine) LockMany(ctx context.Context, names []string, opts ...Option) (
 
 // Name returns the name of the first lock as you gave it, and how many more there are.
 func (l MultiLock) Name() string {
-	if l.all == nil || len(l.all.locks) == 0 {
-		return ""
-	}
 	return l.all.name()
 }
 
@@ -150,22 +148,12 @@ func (l MultiLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Ho
 	return l.all.acquireAsync(ctx, opts, true)
 }
 
-func (all *several) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
-	if !all.engine().isObserved() {
-		return all.wait(ctx, opts, once, nil)
+func (all *several) acquire(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
+	var seen *observation
+	if e := all.engine(); e.isObserved() {
+		ctx, seen = e.observe(ctx, all.acquisition(once), false)
+		defer finishSync(seen, &h, &err, dropHold)
 	}
-	return all.acquireObserved(ctx, opts, once)
-}
-
-func (all *several) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
-	e := all.engine()
-	ctx, seen := e.observe(ctx, all.acquisition(once), false)
-	seen.asked = e.clock.Stamp()
-	defer finishSync(seen, &h, &err, dropHold)
-	return all.wait(ctx, opts, once, seen)
-}
-
-func (all *several) wait(ctx context.Context, opts []Option, once bool, seen *observation) (*Hold, error) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
@@ -174,7 +162,7 @@ func (all *several) wait(ctx context.Context, opts []Option, once bool, seen *ob
 	if err != nil {
 		return nil, err
 	}
-	op.await(ctx, done, fut.Done(), fut.Abandon)
+	op.Await(ctx, done, fut.Done(), fut.Abandon)
 	return fut.Result()
 }
 
@@ -182,7 +170,6 @@ func (all *several) acquireAsync(ctx context.Context, opts []Option, once bool) 
 	var seen *observation
 	if e := all.engine(); e.isObserved() {
 		ctx, seen = e.observe(ctx, all.acquisition(once), true)
-		seen.asked = e.clock.Stamp()
 		defer finishFuture(seen, &fut)
 	}
 	_, begun, err := all.begin(ctx, opts, once, true, seen)
@@ -215,7 +202,7 @@ func (all *several) kind() string {
 }
 
 // begin checks everything that can be known before anything is sent, and then begins to ask.
-func (all *several) begin(ctx context.Context, opts []Option, once, async bool, seen *observation) (*pendingOp, *Future[*Hold], error) {
+func (all *several) begin(ctx context.Context, opts []Option, once, async bool, seen *observation) (*driver.Pending, *Future[*Hold], error) {
 	if all == nil {
 		return nil, nil, notAcquired("", lockerr.Invalid("the zero MultiLock or the zero QuorumLock: get one from Multi, Engine.Many or RedLock"))
 	}
@@ -224,7 +211,7 @@ func (all *several) begin(ctx context.Context, opts []Option, once, async bool, 
 		return nil, nil, failed.failEarly(err)
 	}
 	q, fut := all.start(ctx, o, held, parents, once, async, seen)
-	return &q.pendingOp, fut, nil
+	return &q.Pending, fut, nil
 }
 
 // check is begin without the beginning. If it fails it names the lock because of which.
@@ -280,9 +267,12 @@ func (l MultiLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *Ho
 	return triedRun(ctx, h, err, fn)
 }
 
-// name is the name of the first lock, and how many more there are.
+// name is the name of the first lock, and how many more there are; "" if there is none.
 func (all *several) name() string {
-	if all.policy == quorum.Majority || len(all.locks) < 2 {
+	switch {
+	case all == nil || len(all.locks) == 0:
+		return ""
+	case all.policy == quorum.Majority || len(all.locks) == 1:
 		return all.locks[0].name
 	}
 	return fmt.Sprintf("%s and %d more", all.locks[0].name, len(all.locks)-1)
@@ -290,16 +280,8 @@ func (all *several) name() string {
 
 // describe quotes the first few names, or says on how many servers it is.
 func (all *several) describe() string {
-	const most = 5
 	if all.policy == quorum.Majority {
 		return fmt.Sprintf("%q on %d servers", lockerr.Shorten(all.locks[0].name), len(all.locks))
 	}
-	var text []string
-	for _, m := range all.locks[:min(len(all.locks), most)] {
-		text = append(text, fmt.Sprintf("%q", lockerr.Shorten(m.name)))
-	}
-	if more := len(all.locks) - most; more > 0 {
-		text = append(text, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(text, ", ")
+	return strings.Join(few(all.locks, 5, func(m Mutex) string { return fmt.Sprintf("%q", lockerr.Shorten(m.name)) }), ", ")
 }

@@ -143,23 +143,15 @@ func (m Mutex) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return m.acquire(ctx, opts, true)
 }
 
-func (m Mutex) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
+func (m Mutex) acquire(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
 	if m.home == nil {
 		return nil, notAcquired("", errZeroMutex)
 	}
-	if m.home.observer == nil {
-		return m.await(ctx, opts, once, nil)
+	var seen *observation
+	if m.home.observer != nil {
+		ctx, seen = m.home.observe(ctx, m.acquisition(once), false)
+		defer finishSync(seen, &h, &err, dropHold)
 	}
-	return m.acquireObserved(ctx, opts, once)
-}
-
-func (m Mutex) acquireObserved(ctx context.Context, opts []Option, once bool) (h *Hold, err error) {
-	ctx, seen := m.home.observe(ctx, m.acquisition(once), false)
-	defer finishSync(seen, &h, &err, dropHold)
-	return m.await(ctx, opts, once, seen)
-}
-
-func (m Mutex) await(ctx context.Context, opts []Option, once bool, seen *observation) (*Hold, error) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done() // before anything is asked for: it may be the user's, and panic

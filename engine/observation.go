@@ -92,6 +92,7 @@ func (e *Engine) isObserved() bool { return e != nil && e.observer != nil }
 func (e *Engine) observe(ctx context.Context, a Acquisition, async bool) (context.Context, *observation) {
 	o := &observation{Acquisition: a, home: e, queued: async}
 	o.start(ctx)
+	o.asked = e.clock.Stamp()
 	if ctx == nil { // which is an error, soon
 		return nil, o
 	}
@@ -288,23 +289,6 @@ func (o *observation) released(err error, waited bool) {
 		return
 	}
 	o.home.report(func() { o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end) })
-}
-
-// unlockGroup is Unlock of several locks, which has begun.
-func unlockGroup(ctx context.Context, whole hold, u *groupUnlock) error {
-	err := u.wait(ctx, whole)
-	if u.ends {
-		whole.observed().released(err, true)
-	}
-	return err
-}
-
-// unlockGroupAsync is UnlockAsync of several locks, which has begun.
-func unlockGroupAsync(whole hold, u *groupUnlock) *Future[struct{}] {
-	if o := whole.observed(); o != nil && u.ends {
-		u.fut.onComplete(func(_ struct{}, err error) { o.released(err, false) })
-	}
-	return &u.fut
 }
 
 // observe notes that several locks were granted, and has the end of the whole reported.

@@ -190,7 +190,9 @@ func (s PermitSemaphore) count(ctx context.Context, of func(free, held int) int)
 				return 0, s.m.about(why)
 			}
 			var n [2]int
-			v.Each(func(i int, e resp.Value) bool { n[i] = int(e.Int); return true })
+			for i, e := range v.Each {
+				n[i] = int(e.Int)
+			}
 			return of(n[0], n[1]), nil
 		},
 	}, true).answer(ctx)

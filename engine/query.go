@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
+	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -45,12 +46,13 @@ const (
 //
 // No other lock is taken under mu.
 type query[T any] struct {
-	pendingOp
+	driver.Pending
 	querySpec[T]
+	home  *Engine
 	route uint64
 	fut   Future[T]
-	ended <-chan struct{} // of a caller who waits: the Done of its context
-	retry taskTimer       // the end of the pause
+	ended <-chan struct{}  // of a caller who waits: the Done of its context
+	retry driver.TaskTimer // the end of the pause
 
 	mu    sync.Mutex
 	stage queryStage
@@ -71,11 +73,11 @@ const (
 // startQuery begins to ask. It does not block. If nobody waits for the answer, the context ends the
 // query; a caller who waits looks at that himself.
 func startQuery[T any](ctx context.Context, m Mutex, i querySpec[T], waits bool) *query[T] {
-	q := &query[T]{querySpec: i, route: m.route, pause: 5 * time.Millisecond}
+	q := &query[T]{querySpec: i, home: m.home, route: m.route, pause: 5 * time.Millisecond}
 	q.fut.source = q
 	if err := q.check(ctx, m); err != nil {
-		if q.home = noEngine(); m.home != nil { // for its executor
-			q.home = m.home
+		if q.home == nil {
+			q.home = noEngine() // for its executor
 		}
 		q.fut.resolve(q.result(resp.Value{}, err))
 		return q
@@ -83,9 +85,9 @@ func startQuery[T any](ctx context.Context, m Mutex, i querySpec[T], waits bool)
 	if waits {
 		q.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
 	}
-	q.retry.init(q.resume)
-	limit := options{wait: m.home.cfg.CommandTimeout, waitGiven: true}
-	q.begin(ctx, q, []Mutex{m}, 1, limit, !waits) // from here on it may be given up
+	q.retry.Init(q.resume)
+	at := func(yield func(*driver.Table, uint64) bool) { yield(&q.home.table, m.route) }
+	q.Begin(ctx, q, at, driver.Bounds{Wait: m.home.cfg.CommandTimeout}, !waits) // from here on it may be given up
 	q.send()
 	return q
 }
@@ -116,7 +118,7 @@ func (m Mutex) check(ctx context.Context) error {
 
 func (q *query[T]) send() {
 	if q.home.table.Closing() {
-		q.cancel(lockerr.Cancel{Cause: ErrClosed})
+		q.Cancel(lockerr.Cancel{Cause: ErrClosed})
 		return
 	}
 	q.mu.Lock()
@@ -139,7 +141,7 @@ func (q *query[T]) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 func (q *query[T]) Priority() resp.Priority { return resp.PriorityNormal }
 
 // Wanted implements resp.PatientRequest.
-func (q *query[T]) Wanted() bool { return !q.over() }
+func (q *query[T]) Wanted() bool { return !q.Over() }
 
 // Complete implements resp.Request.
 func (q *query[T]) Complete(r resp.Reply) {
@@ -194,19 +196,19 @@ func (q *query[T]) wait(why error) {
 	pause := q.pause
 	q.pause = min(2*pause, 100*time.Millisecond)
 	q.mu.Unlock()
-	if !q.list() { // nobody would end the pause
-		q.cancel(lockerr.Cancel{Cause: ErrClosed})
+	if !q.List() { // nobody would end the pause
+		q.Cancel(lockerr.Cancel{Cause: ErrClosed})
 		return
 	}
-	q.home.table.Timers.Schedule(&q.retry.timer, q.home.clock.Now().Add(pause))
-	if q.over() { // meanwhile: who ended it may have been here first
-		q.home.table.Timers.Cancel(&q.retry.timer)
+	q.home.table.Timers.Schedule(&q.retry.Timer, q.home.clock.Now().Add(pause))
+	if q.Over() { // meanwhile: who ended it may have been here first
+		q.home.table.Timers.Cancel(&q.retry.Timer)
 	}
 }
 
 // resume ends a pause. From then on the answer ends it, also if the engine is being closed.
 func (q *query[T]) resume() {
-	q.unlist()
+	q.Unlist()
 	q.send()
 }
 
@@ -221,8 +223,8 @@ func (q *query[T]) end(v resp.Value, why error) {
 	}
 }
 
-// cancel implements pendingOwner.
-func (q *query[T]) cancel(s lockerr.Cancel) bool {
+// Cancel implements driver.PendingOwner.
+func (q *query[T]) Cancel(s lockerr.Cancel) bool {
 	q.mu.Lock()
 	was, doubt, why := q.stage, q.doubt, q.why
 	q.stage = completed
@@ -268,33 +270,32 @@ func (q *query[T]) unavailable(why, cause error) error {
 
 // settle tells the caller.
 func (q *query[T]) settle(v resp.Value, why error, doubt bool) {
-	q.finish()
-	q.home.table.Timers.Cancel(&q.retry.timer)
+	q.Finish()
+	q.home.table.Timers.Cancel(&q.retry.Timer)
 	if why != nil && doubt {
 		why = lockerr.Wrap(slices.Insert(slices.Clone(lockerr.Parts(why)), 0, ErrOutcomeUnknown)...)
 	}
 	q.fut.resolve(q.result(v, why))
 }
 
-// over implements pendingOwner.
-func (q *query[T]) over() bool {
+// Over implements driver.PendingOwner.
+func (q *query[T]) Over() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.stage == completed
 }
 
-// waitOver implements pendingOwner.
-func (q *query[T]) waitOver() { q.cancel(lockerr.Cancel{TimedOut: true}) }
-
-// abandon and drop make it the source of its future. It holds nothing, and what it does is not
+// The methods below make it the source of its future. It holds nothing, and what it does is not
 // taken back.
-func (q *query[T]) abandon() {}
-func (q *query[T]) drop(T)   {}
+
+func (q *query[T]) executor() *executor.Executor { return &q.home.exec }
+func (q *query[T]) abandon()                     {}
+func (q *query[T]) drop(T)                       {}
 
 // answer is the synchronous half: it waits for the answer or for the context.
 func (q *query[T]) answer(ctx context.Context) (T, error) {
 	if !q.fut.complete.Load() {
-		q.await(ctx, q.ended, q.fut.Done(), q.fut.Abandon)
+		q.Await(ctx, q.ended, q.fut.Done(), q.fut.Abandon)
 	}
 	return q.fut.Result()
 }
@@ -356,10 +357,10 @@ func (m Mutex) stateIn(v resp.Value) (State, error) {
 	if !ok {
 		return State{}, lockerr.Wrap(ErrWrongType, driver.ErrReply)
 	}
-	v.Each(func(_ int, e resp.Value) bool {
+	for _, e := range v.Each {
 		s.TTL = time.Duration(e.Int) * time.Millisecond
-		return false
-	})
+		break
+	}
 	s.Mode = mode
 	for _, o := range owners {
 		s.Holders = append(s.Holders, Holder{ID: o.ID, Count: o.Count})

@@ -124,9 +124,6 @@ func (c *Config) at(addr string) string {
 
 // Name returns the name of the first lock, as you gave it.
 func (l QuorumLock) Name() string {
-	if l.all == nil || len(l.all.locks) == 0 {
-		return ""
-	}
 	return l.all.name()
 }
 
@@ -276,17 +273,7 @@ func (e *serverError) Error() string { return "engine: " + e.server + ": " + par
 func (e *serverError) Unwrap() error { return e.err }
 
 // listed is the text of errors of several servers: the first few.
-func listed(each []error) string {
-	const most = 7
-	var text []string
-	for _, err := range each[:min(most, len(each))] {
-		text = append(text, partText(err))
-	}
-	if more := len(each) - most; more > 0 {
-		text = append(text, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(text, "; ")
-}
+func listed(each []error) string { return strings.Join(few(each, 7, partText), "; ") }
 
 // Lost implements quorum.Port: the end of a hold that has too few votes.
 func (q *severalAcquisition) Lost(l quorum.Loss) error {

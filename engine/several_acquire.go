@@ -8,6 +8,8 @@ import (
 	"time"
 	"weak"
 
+	"github.com/pawl-lock/pawl/engine/internal/driver"
+	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
@@ -21,7 +23,8 @@ import (
 // what is to be done is noted in a Ready, and done after it. It leads to no Hold: one that was dropped can be
 // noticed.
 type severalAcquisition struct {
-	pendingOp
+	driver.Pending
+	home    *Engine // of the first lock: its wheel and executor serve all of them
 	all     *several
 	locks   []Mutex
 	opts    options
@@ -30,8 +33,8 @@ type severalAcquisition struct {
 	whole   severalHold               // what its Hold leads to
 	fut     *Future[*Hold]            // until it is settled
 	seen    *observation
-	timer   taskTimer // of Machine.Due
-	votes   []vote    // the first of each member
+	timer   driver.TaskTimer // of Machine.Due
+	votes   []vote           // the first of each member
 
 	mu sync.Mutex
 	quorum.Machine
@@ -44,7 +47,7 @@ func (all *several) start(ctx context.Context, o options, held *heldContext, par
 	if all.policy == quorum.All { // each ends the whole
 		ends = len(all.locks)
 	}
-	q := &severalAcquisition{all: all, locks: all.locks, opts: o, seen: seen, votes: make([]vote, len(all.locks))}
+	q := &severalAcquisition{home: all.locks[0].home, all: all, locks: all.locks, opts: o, seen: seen, votes: make([]vote, len(all.locks))}
 	q.whole.q, q.whole.done, q.whole.left = q, make(chan struct{}), ends
 	cfg := quorum.Config{Policy: all.policy, Order: all.order, Once: once}
 	if o.lease == 0 {
@@ -53,16 +56,29 @@ func (all *several) start(ctx context.Context, o options, held *heldContext, par
 	q.Init(q, len(all.locks), cfg)
 	fut := &Future[*Hold]{source: q}
 	q.fut = fut
-	q.timer.init(q.tick)
+	q.timer.Init(q.tick)
 	q.opts.waitGiven, q.opts.outageGiven = false, false // they bound the whole
 	if slices.ContainsFunc(parents, func(h *lockHold) bool { return h != nil }) {
 		q.parents, q.held = parents, weak.Make(held)
 	}
 	var do quorum.Ready
-	q.Begin(&do)
-	q.begin(ctx, q, all.locks, q.Need(), o, async) // from here on it may be given up
+	q.Machine.Begin(&do)
+	bounds := driver.Bounds{Late: lockerr.ErrWaited, HasOutage: o.outageGiven, Outage: o.outage, Need: q.Need()}
+	if o.waitGiven {
+		bounds.Wait = o.wait
+	}
+	q.Pending.Begin(ctx, q, all.tables, bounds, async) // from here on it may be given up
 	q.run(&do, async)
 	return q, fut
+}
+
+// tables are those of the locks, with the routes of their names.
+func (all *several) tables(yield func(*driver.Table, uint64) bool) {
+	for _, m := range all.locks {
+		if !yield(&m.home.table, m.route) {
+			return
+		}
+	}
 }
 
 // The methods below implement quorum.Port.
@@ -123,11 +139,7 @@ func (q *severalAcquisition) carried(i int) *lockHold {
 }
 
 // entered reports whether the hold, or one that it re-enters, is one still.
-func (h *lockHold) entered() bool {
-	h.Shard().Lock()
-	defer h.Shard().Unlock()
-	return h.InnermostLive() != nil
-}
+func (h *lockHold) entered() bool { return underLock(h, (*lock.Hold).InnermostLive) != nil }
 
 // fewLocks is how many locks are given back, or asked for, on an event loop.
 const fewLocks = 16
@@ -179,8 +191,8 @@ func (q *severalAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 	if do.Timer {
 		q.setTimer()
 	}
-	if do.List && !q.list() {
-		q.cancel(lockerr.Cancel{Cause: ErrClosed})
+	if do.List && !q.List() {
+		q.Cancel(lockerr.Cancel{Cause: ErrClosed})
 	}
 }
 
@@ -188,7 +200,7 @@ func (q *severalAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 func (q *severalAcquisition) settle(do *quorum.Ready) {
 	fut := q.fut
 	q.fut = nil
-	q.finish()
+	q.Finish()
 	if do.Won {
 		q.whole.observe(q.seen)
 	}
@@ -239,9 +251,9 @@ func (q *severalAcquisition) onResult(i int, h *Hold, err error) {
 func (q *severalAcquisition) setTimer() {
 	for due := q.due(); ; {
 		if due == 0 {
-			q.home.table.Timers.Cancel(&q.timer.timer)
+			q.home.table.Timers.Cancel(&q.timer.Timer)
 		} else {
-			q.home.table.Timers.Schedule(&q.timer.timer, due)
+			q.home.table.Timers.Schedule(&q.timer.Timer, due)
 		}
 		again := q.due()
 		if again == due {
@@ -298,10 +310,7 @@ func (v *vote) Until() clock.Instant { return v.hold.Until() }
 
 // End implements lock.Context: the hold of the vote has ended.
 func (v *vote) End(why error) {
-	h := v.hold
-	h.Shard().Lock()
-	there := h.LastConfirmed()
-	h.Shard().Unlock()
+	there := underLock(v.hold, (*lock.Hold).LastConfirmed)
 	var do quorum.Ready
 	q := v.of
 	q.mu.Lock()
@@ -330,27 +339,25 @@ func (h *lockHold) endBy(at clock.Instant) {
 	h.EndBy(at)
 }
 
-// cancel implements pendingOwner.
-func (q *severalAcquisition) cancel(s lockerr.Cancel) bool {
+// Cancel implements driver.PendingOwner.
+func (q *severalAcquisition) Cancel(s lockerr.Cancel) bool {
 	var do quorum.Ready
 	q.mu.Lock()
-	did := q.Cancel(s, &do)
+	did := q.Machine.Cancel(s, &do)
 	q.mu.Unlock()
 	q.soon(&do)
 	return did
 }
 
-func (q *severalAcquisition) over() bool {
+func (q *severalAcquisition) Over() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.Decided()
 }
 
-func (q *severalAcquisition) waitOver() {
-	q.cancel(lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true})
-}
-
 // The methods below make it the source of its future.
 
-func (q *severalAcquisition) abandon()     { q.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
+func (q *severalAcquisition) executor() *executor.Executor { return &q.home.exec }
+
+func (q *severalAcquisition) abandon()     { q.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
 func (q *severalAcquisition) drop(h *Hold) { h.h.unlockAsync(false) }

@@ -126,14 +126,20 @@ func (h *severalHold) attach(c *heldContext) error {
 // unlock returns when all locks have been released, or a majority of the servers, as nobody needs more; the
 // releases at the others go on in the background.
 func (h *severalHold) unlock(ctx context.Context) error {
-	return unlockGroup(ctx, h, h.unlockAll(true))
+	u := h.unlockAll(true)
+	err := u.wait(ctx, h)
+	if u.ends {
+		h.observed().released(err, true)
+	}
+	return err
 }
 
 func (h *severalHold) unlockAsync(byUser bool) *Future[struct{}] {
-	if byUser {
-		return unlockGroupAsync(h, h.unlockAll(true))
+	u := h.unlockAll(byUser)
+	if u.ends && h.observed() != nil {
+		u.fut.onComplete(func(_ struct{}, err error) { h.observed().released(err, false) })
 	}
-	return &h.unlockAll(false).fut
+	return &u.fut
 }
 
 func (h *severalHold) unlockAll(byUser bool) *groupUnlock {
@@ -269,4 +275,25 @@ func (h *severalHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time
 	default:
 		return why
 	}
+}
+
+// partHold is a lock of several as Parts shows it. Only the whole ends it.
+type partHold struct {
+	*lockHold
+	whole hold
+}
+
+func (p partHold) unlock(context.Context) error { return p.refusal("unlock") }
+
+func (p partHold) unlockAsync(bool) *Future[struct{}] {
+	return failedFuture[struct{}](p.home(), p.refusal("unlock"))
+}
+
+func (p partHold) extend(context.Context, time.Duration) error { return p.refusal("extend") }
+
+// observed is nil: the context of its events is the Observer's.
+func (p partHold) observed() *observation { return nil }
+
+func (p partHold) refusal(what string) error {
+	return withName(p.name(), lockerr.Invalid("a part of the hold %s: %s that", p.whole.describe(), what))
 }

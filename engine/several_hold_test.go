@@ -119,7 +119,7 @@ func TestMultiLock_StoppedWhileItTriesTheOthers_SaysHeld(t *testing.T) {
 		p.Pause(faultproxy.All)
 		mustUnlock(t, h)
 		eventually(t, "it has y, and tries x", func() bool { return e.Stats().Held == 1 && slow.Stats().InFlight == 1 })
-		f.source.(*severalAcquisition).cancel(stop)
+		f.source.(*severalAcquisition).Cancel(stop)
 		_, err := f.Await(ctxT(t))
 		if !errors.Is(err, stop.Cause) || !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: %v", what, err)

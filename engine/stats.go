@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -10,6 +12,10 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
+	"github.com/pawl-lock/pawl/engine/internal/watchdog"
+	"github.com/pawl-lock/pawl/resp"
 )
 
 // Stats is a snapshot of an engine. (plugin/pawlprom exports it to Prometheus, with the events of an Observer.)
@@ -130,8 +136,8 @@ func (e *Engine) inside() (in env.Snapshot) {
 		in.Out += l.Out
 		in.States = append(in.States, fmt.Sprintf("a lane, up %v: %d urgent, %d tries stalled, %d out", l.Lane.Up(), len(l.Urgent), len(l.Tries), l.Out))
 	}
-	in.Many = len(e.pending.inOrder())
-	in.Watched = e.watches.Len() + e.counterWatches.Len() + e.pending.watches.Len()
+	in.Many = len(e.table.Pending.Listed())
+	in.Watched = e.watches.Len() + e.counterWatches.Len() + e.table.Pending.Watched()
 	return in
 }
 
@@ -172,10 +178,20 @@ func (e *Engine) answer(q *inspect.Question, late func() bool) *inspect.Answer {
 	return a
 }
 
+// redLocks are the RedLocks that are listed.
+func (e *Engine) redLocks() (list []*severalAcquisition) {
+	for _, t := range e.table.Pending.Listed() {
+		if q, is := t.(*severalAcquisition); is && q.Policy == quorum.Majority {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
 // busy reports whether the engine has any name or RedLock; see inspect.Config.
 func (e *Engine) busy() (now bool, sofar uint64) {
 	now, sofar = e.table.Busy()
-	return now || len(e.pending.redLocks()) > 0, sofar
+	return now || len(e.redLocks()) > 0, sofar
 }
 
 // originOf is what is remembered of an acquisition for those who look, nil if nothing is: the holds that its
@@ -216,3 +232,103 @@ var (
 	errNotReleased = errors.New("the server refused to release some locks, which end with their leases, or permits of a Semaphore, which stay taken")
 	errNotQuiet    = errors.New("Close ran into Config.CloseTimeout: every lock was released, but a callback or the Observer has not returned (one that calls Close waits for itself)")
 )
+
+// maxCalls bounds the calls of the Observer and of the logger that wait.
+const maxCalls = 1 << 16
+
+// report has the Observer or the logger called, after what is to be reported before. It never blocks, and may
+// be called under any lock.
+func (e *Engine) report(call func()) {
+	if !e.calls.Push(call) {
+		e.eventsDropped.Add(1)
+	}
+}
+
+// log writes to Config.Logger, whose handler is the user's: all of it, the query
+// whether it wants the level too, runs on the goroutine that calls the Observer.
+func (e *Engine) log(level slog.Level, text string, args ...any) {
+	if e.logger != nil {
+		e.report(func() { e.logger.Log(context.Background(), level, text, args...) })
+	}
+}
+
+// connectionLog is the Config.Logger of the resp client, which logs on the goroutines that
+// connect: they neither wait for the user's handler nor end with it.
+type connectionLog struct{ e *Engine }
+
+// Enabled implements slog.Handler.
+func (connectionLog) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler.
+func (l connectionLog) Handle(_ context.Context, r slog.Record) error {
+	h := l.e.logger.Handler()
+	l.e.report(func() {
+		if ctx := context.Background(); h.Enabled(ctx, r.Level) {
+			_ = h.Handle(ctx, r)
+		}
+	})
+	return nil
+}
+
+// WithAttrs implements slog.Handler; resp does not use it.
+func (l connectionLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup implements slog.Handler; resp does not use it.
+func (l connectionLog) WithGroup(string) slog.Handler { return l }
+
+// outage is told when a server is away, and when it is back: one line each, however many
+// connections and attempts. It runs under a lock of the client; what it has to count is counted where
+// the line is written.
+func (e *Engine) outage(o resp.Outage) {
+	if e.logger == nil || e.table.Closing() {
+		return
+	}
+	now := e.clock.Now()
+	if o.Over {
+		e.failures.Forget(o.Addr)
+		text := "pawl: a server is back"
+		if o.Err != nil {
+			text = "pawl: a server that was away is not needed any more"
+		}
+		e.log(slog.LevelInfo, text, "addr", o.Addr, "after", now.Sub(o.Since).Round(time.Millisecond))
+		return
+	}
+	e.report(func() {
+		args := []any{"addr", o.Addr, "err", o.Err}
+		holds, first := e.table.Renewer.Held(func(slot uint16) bool { return e.table.Client.AddrOf(uint64(slot)) == o.Addr })
+		args = append(args, "holds", holds)
+		if holds > 0 {
+			args = append(args, "first_ends_in", max(first.Sub(now), 0).Round(time.Millisecond))
+		}
+		e.logger.Log(context.Background(), slog.LevelWarn, "pawl: no connection to a server, trying again", args...)
+	})
+}
+
+func (e *Engine) logNotRenewed(r watchdog.BatchResult) {
+	level := slog.LevelWarn
+	if e.failures.Again(e.table.Client.AddrOf(uint64(r.Slot)), e.clock.Now(), e.cfg.Lease, r.Err) {
+		level = slog.LevelDebug
+	}
+	for i, name := range r.Names {
+		r.Names[i] = lockerr.Shorten(name)
+	}
+	e.log(level, "pawl: a renewal failed, trying again", "holds", r.Holds, "locks", r.Names, "err", r.Err)
+}
+
+func (e *Engine) logLost(h *lockHold, why LostReason) {
+	if why == EngineClosed {
+		return
+	}
+	args := []any{"lock", lockerr.Shorten(h.Name), "reason", why.String()}
+	if why == NotRenewed {
+		if cause := e.unrenewed(h.Entry.Route); cause != nil {
+			args = append(args, "err", cause)
+		}
+	}
+	e.log(slog.LevelWarn, "pawl: a lock was lost", args...)
+}
+
+func (e *Engine) logNotPublished(name string) {
+	e.log(slog.LevelError, "pawl: released, but this user may not publish, or the cluster lacks the messages that ShardedPubSub asks for: waiters sleep until their next look (see the ACL rules in docs/operations.md)",
+		"lock", lockerr.Shorten(name))
+}

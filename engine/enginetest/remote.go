@@ -159,7 +159,9 @@ func (s *remote) do(db int, words ...string) resp.Value {
 }
 
 func texts(list resp.Value) (all []string) {
-	list.Each(func(_ int, v resp.Value) bool { all = append(all, string(v.Bytes)); return true })
+	for _, v := range list.Each {
+		all = append(all, string(v.Bytes))
+	}
 	return all
 }
 

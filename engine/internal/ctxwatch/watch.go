@@ -124,6 +124,20 @@ func CancelOf(ctx context.Context) lockerr.Cancel {
 	return lockerr.Cancel{Cause: cmp.Or(context.Cause(ctx), context.Canceled), TimedOut: errors.Is(ctx.Err(), context.DeadlineExceeded)}
 }
 
+// CancelOrPanic is CancelOf of a context that a caller has waited for. If the context panics, so does the caller:
+// then gone is called first, since nobody waits any more.
+func CancelOrPanic(ctx context.Context, gone func()) lockerr.Cancel {
+	asked := false
+	defer func() {
+		if !asked {
+			gone()
+		}
+	}()
+	s := CancelOf(ctx)
+	asked = true
+	return s
+}
+
 // askedOnce is a context of the user's as context.AfterFunc sees it. The stop of an
 // AfterFunc asks the context for what was asked before, but it is called on an event
 // loop, where no code of the user may run. So it gets the first answer. For the same

@@ -71,6 +71,7 @@ type Table struct {
 	Renewer  *watchdog.Renewer
 	Recovery *recovery.Recovery
 	Outages  Outages
+	Pending  PendingOps
 	Listener *inspect.Listener // nil: it is off
 
 	closing closing
@@ -81,6 +82,7 @@ type Table struct {
 func (t *Table) Init(cfg Config) {
 	t.Config = cfg
 	t.closing.emptied = make(chan struct{}, 1)
+	t.Pending.watches.AfterFunc = cfg.World.AfterFunc
 	if t.Lock.LongestSleep = lock.LongestSleep; t.Slotted {
 		t.Lock.LongestSleep = lock.LongestSleepMissed
 	}

@@ -105,9 +105,8 @@ func (k Kind) Granted(v resp.Value) (a Answer) {
 	if v.Kind != respwire.KindArray || v.Len() < 2 || v.Len() > 3 {
 		return Answer{}
 	}
-	known := true
 	a.Behind = -1 // as one that does not queue
-	v.Each(func(i int, e resp.Value) bool {
+	for i, e := range v.Each {
 		refused := a.Code.Int != script.Granted
 		switch {
 		case i == 0:
@@ -119,12 +118,8 @@ func (k Kind) Granted(v resp.Value) (a Answer) {
 		case i == 2 && e.Kind == respwire.KindInt && refused && e.Int >= -1 && e.Int <= math.MaxInt32:
 			a.Behind = int(e.Int)
 		default:
-			known = false
+			return Answer{}
 		}
-		return known
-	})
-	if !known {
-		return Answer{}
 	}
 	return a
 }

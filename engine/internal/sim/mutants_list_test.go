@@ -63,10 +63,10 @@ var mutants = []mutant{
 	{"internal/lock/hold.go", "\t\treturn min(h.OwnUntil(), h.ValidUntil())\n", "\t\treturn h.ValidUntil()\n", "a hold that ended is past, whatever its grant has left"},
 	// NonReentrant.
 	{"options.go", "(nonReentrant) apply(o *options)               { o.nonReentrant = true }", "(nonReentrant) apply(o *options)               { _ = o }", "who has the lock is refused"},
-	{"context.go", "\tcase parent == nil:\n\t\treturn nil\n", "\tcase parent == nil && !o.nonReentrant:\n\t\treturn nil\n\tcase parent == nil:\n\t\treturn ErrReentry\n", "who does not have it is not"},
-	{"context.go", "for ; c != nil && c.hold != nil; c = c.outer {\n\t\th := c.hold.h.find", "for ; c != nil; c = c.outer {\n\t\th := c.hold.h.find", "nor is who is detached from the hold"},
-	{"context.go", "ok := found != nil && found.Entry.Name == k.Name", "ok := found != nil", "nor who has another lock"},
-	{"context.go", "\t\tfound := h.InnermostLive()\n", "\t\tfound := &h.Hold\n", "nor who had it"},
+	{"hold.go", "\tcase parent == nil:\n\t\treturn nil\n", "\tcase parent == nil && !o.nonReentrant:\n\t\treturn nil\n\tcase parent == nil:\n\t\treturn ErrReentry\n", "who does not have it is not"},
+	{"hold.go", "for ; c != nil && c.hold != nil; c = c.outer {\n\t\th := c.hold.h.find", "for ; c != nil; c = c.outer {\n\t\th := c.hold.h.find", "nor is who is detached from the hold"},
+	{"hold.go", "ok := found != nil && found.Entry.Name == k.Name", "ok := found != nil", "nor who has another lock"},
+	{"hold.go", "\t\tfound := h.InnermostLive()\n", "\t\tfound := &h.Hold\n", "nor who had it"},
 	{"multi.go", "m.reenters(parents[i], o)", "m.reenters(parents[i], options{})", "of several locks each counts"},
 	// Batches.
 	{"internal/lock/reply.go", "\tr.batchReplied(c, o, rd)\n", "", "rare: what a command has taken along is settled"},
@@ -110,7 +110,7 @@ var mutants = []mutant{
 	{"several_acquire.go", "\t\tv.hold.unlockAsync(false)\n", "", "votes are given back"},
 	{"internal/quorum/attempt.go", "\tm.setDue(m.Port.Now().Add(LongestWait/2+m.Port.Draw(LongestWait/2)), do)\n", "", "a waiter at one server does not depend on it"},
 	{"internal/quorum/attempt.go", "\n\tm.giveVotes(do)\n", "\n", "an attempt without a majority gives everything back"},
-	{"context.go", "\tcase o.nonReentrant:\n\t\treturn ErrReentry\n", "", "NonReentrant denies a re-entry"},
+	{"hold.go", "\tcase o.nonReentrant:\n\t\treturn ErrReentry\n", "", "NonReentrant denies a re-entry"},
 	{"internal/driver/shard.go", "(!used || kind.Family(family) == k.Kind.Family())", "(!used || family >= 0)", "a name that is held as one kind is not taken as another"},
 	{"internal/lock/shard.go", "case g != nil && g.family != family:", "case false:", "nor is one that is read"},
 	// Several locks as one.
@@ -136,9 +136,9 @@ var mutants = []mutant{
 	{"query.go", "s.Mine || m.home.owns(o.ID)", "m.home.owns(o.ID) && len(s.Holders) > 1", "State says whether a holder is of this engine"},
 	// Contexts of programs.
 	{"internal/ctxwatch/watch.go", "\t\tw.GiveUp(s)\n", "\t\t_, _ = w, s\n", "a future is cancelled when its context ends"},
-	{"lock_hold.go", "\tif cause == ErrReleased {", "\tif false {", "the context of a hold does not bound its Unlock"},
+	{"lock_hold.go", "cause = context.Cause(ctx); cause != ErrReleased {", "cause = context.Cause(ctx); true {", "the context of a hold does not bound its Unlock"},
 	// Close and Shutdown.
-	{"engine.go", "\te.pending.close()\n\te.table.StopWaiting()\n\tif !e", "\tif !e", "Shutdown fails waiters"},
+	{"engine.go", "\te.table.Pending.Close()\n\te.table.StopWaiting()\n\tif !e", "\tif !e", "Shutdown fails waiters"},
 	{"engine.go", "\te.table.Shut()\n", "", "Shutdown refuses what is new"},
 	{"engine.go", "\tif !e.table.AwaitEmpty(ctx.Done()) {", "\tif e.table.Entries() > 0 {", "Shutdown waits for holders"},
 	{"engine.go", "\te.table.EndHolds()\n", "", "Close ends holds, and releases their locks"},

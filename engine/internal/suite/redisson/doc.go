@@ -35,7 +35,7 @@
 //	    engine/internal/suite/counters/history_test.go:TestEveryCountDownCountsOnce
 //	T8 owners of one process
 //	    engine/internal/suite/redisson/others_test.go:TestOwnerIsWhatAContextCarries
-//	    engine/context_test.go:TestReentry_GoroutinesUnderOneDo_ExcludeEachOther
+//	    engine/internal/suite/reentry/contexts_test.go:TestReentry_GoroutinesUnderOneDo_ExcludeEachOther
 //	T9 a try that is cancelled in flight
 //	    engine/internal/suite/redisson/catalogue_test.go:TestTryLockCancelledInFlightLeavesNoRenewedLock
 //	T10 one name as two kinds

@@ -1,0 +1,218 @@
+package driver
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// Pending is what an acquisition of several locks and a query have in common: what may end
+// them before they have their result.
+type Pending struct {
+	of    PendingOwner
+	on    []*Table // of all servers, each once; the wheel of the first serves all of them
+	watch ctxwatch.Slot[*Pending]
+	limit TaskTimer     // of Wait
+	since clock.Instant // it was refused first: it is listed
+
+	outages []*Outage // of the tables; nil without Outage
+}
+
+// PendingOwner is an operation that is pending.
+type PendingOwner interface {
+	// Cancel gives it up unless it has ended or was given up before; it reports whether it
+	// did.
+	Cancel(lockerr.Cancel) bool
+	Over() bool
+}
+
+// Bounds are what ends an operation beside its context.
+type Bounds struct {
+	Wait time.Duration // 0: as long as its context lives
+	Late error         // the cause when Wait is over
+	// HasOutage: it ends when fewer than Need of its servers have had a connection for Outage.
+	HasOutage bool
+	Outage    time.Duration
+	Need      int
+}
+
+// Begin arranges for what may end it; the tables are not told before List. If nobody waits for it, its
+// context ends it.
+func (t *Pending) Begin(ctx context.Context, of PendingOwner, at iter.Seq2[*Table, uint64], b Bounds, async bool) {
+	t.of = of
+	for table := range at {
+		if !slices.Contains(t.on, table) {
+			t.on = append(t.on, table)
+		}
+	}
+	home := t.on[0]
+	late := b.Late
+	t.limit.Init(func() { of.Cancel(lockerr.Cancel{Cause: late, TimedOut: true}) })
+	if async {
+		home.Pending.watches.Join(ctx, t)
+	}
+	if b.Wait != 0 {
+		home.Timers.Schedule(&t.limit.Timer, home.World.Clock.Now().Add(b.Wait))
+		if of.Over() { // meanwhile, by its context: Finish was here first
+			home.Timers.Cancel(&t.limit.Timer)
+		}
+	}
+	if b.HasOutage {
+		t.boundOutage(at, b)
+	}
+}
+
+func (t *Pending) boundOutage(at iter.Seq2[*Table, uint64], b Bounds) {
+	var sites []Site
+	for table, route := range at {
+		sites = append(sites, Site{table.Client, route})
+	}
+	end := func(why error) { t.of.Cancel(lockerr.Cancel{Away: why, TimedOut: true}) }
+	for range t.on {
+		t.outages = append(t.outages, &Outage{Sites: sites, Need: b.Need, Most: b.Outage, End: end})
+	}
+	for i, table := range t.on {
+		table.Outages.Add(t.outages[i])
+	}
+	if why := t.outages[0].Late(t.on[0].World.Clock.Now()); why != nil {
+		end(why)
+	}
+	if t.of.Over() { // meanwhile: Finish may have been here first
+		t.unbindOutage()
+	}
+}
+
+func (t *Pending) unbindOutage() {
+	for i, o := range t.outages {
+		t.on[i].Outages.Remove(o)
+	}
+}
+
+// Finish takes it out of everything.
+func (t *Pending) Finish() {
+	t.Unlist()
+	t.watch.Leave(t)
+	t.unbindOutage()
+	t.on[0].Timers.Cancel(&t.limit.Timer)
+}
+
+// WatchSlot and GiveUp implement ctxwatch.Waiter.
+func (t *Pending) WatchSlot() *ctxwatch.Slot[*Pending] { return &t.watch }
+func (t *Pending) GiveUp(s lockerr.Cancel) bool        { return t.of.Cancel(s) }
+
+// List lets all of its tables end it; it reports whether none has closed. The lock that it
+// waits for hears of one only.
+func (t *Pending) List() bool {
+	open := true
+	if t.since == 0 {
+		t.since = t.on[0].World.Clock.Stamp()
+	}
+	for _, table := range t.on {
+		open = table.Pending.add(t) && open
+	}
+	if t.of.Over() { // cancelled meanwhile: Finish may have been here first
+		t.Unlist()
+	}
+	return open
+}
+
+// Unlist undoes List.
+func (t *Pending) Unlist() {
+	for _, table := range t.on {
+		table.Pending.remove(t)
+	}
+}
+
+// ListedFor is how long ago it was listed first.
+func (t *Pending) ListedFor() time.Duration { return t.on[0].World.Clock.Now().Sub(t.since) }
+
+// Await is the synchronous half: it waits for the end or for the context, whose Done is done.
+func (t *Pending) Await(ctx context.Context, done, ended <-chan struct{}, abandon func()) {
+	wait := t.on[0].World.Wait
+	if wait(ended, done, nil) == 0 {
+		return
+	}
+	t.GiveUp(ctxwatch.CancelOrPanic(ctx, func() {
+		abandon()
+		wait(ended, nil, nil)
+	}))
+	wait(ended, nil, nil)
+}
+
+// TaskTimer is a timer that calls a function.
+type TaskTimer struct {
+	Timer wheel.Timer
+	fire  func()
+}
+
+// Init sets the function.
+func (t *TaskTimer) Init(fire func()) {
+	t.fire = fire
+	t.Timer.Init(t)
+}
+
+// Fire implements wheel.Task.
+func (t *TaskTimer) Fire(*wheel.Timer, clock.Instant) { t.fire() }
+
+// PendingOps are the pending operations of a table: those that were refused once, and the
+// contexts of all that are futures. One that pauses, or waits for a lock of another engine,
+// would not hear otherwise that this one is closing; and its timers are on the wheel of one
+// of them.
+type PendingOps struct {
+	watches ctxwatch.Watches[*Pending]
+
+	mu     sync.Mutex
+	closed bool
+	listed waitq.Set[*Pending]
+}
+
+// add lists one, unless the engine is closing.
+func (all *PendingOps) add(t *Pending) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if !all.closed {
+		all.listed.Add(t)
+	}
+	return !all.closed
+}
+
+func (all *PendingOps) remove(t *Pending) {
+	all.mu.Lock()
+	all.listed.Remove(t)
+	all.mu.Unlock()
+}
+
+func (all *PendingOps) inOrder() []*Pending {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.listed.InOrder()
+}
+
+// Listed are those that are listed, in the order in which they came.
+func (all *PendingOps) Listed() (owners []PendingOwner) {
+	for _, t := range all.inOrder() {
+		owners = append(owners, t.of)
+	}
+	return owners
+}
+
+// Watched is how many groups of contexts there are.
+func (all *PendingOps) Watched() int { return all.watches.Len() }
+
+// Close fails those that are listed, and all that are to be from now on.
+func (all *PendingOps) Close() {
+	all.mu.Lock()
+	all.closed = true
+	all.mu.Unlock()
+	for _, t := range all.inOrder() {
+		t.GiveUp(lockerr.Cancel{Cause: lockerr.ErrClosed})
+	}
+}
