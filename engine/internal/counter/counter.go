@@ -3,6 +3,7 @@ package counter
 import (
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -44,7 +45,7 @@ type Counter struct {
 	tries   waitq.List[*Op] // Acquire, once
 	held    waitq.List[*Permits]
 
-	wait     waitq.HeadWait
+	wait     serial.HeadWait
 	linger   bool          // nobody waits; the alarm ends the subscription
 	skips    bool          // others get their turn; the alarm ends that
 	turnEnds clock.Instant // 0: it has not begun

@@ -2,7 +2,7 @@ package counter
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/waitq"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 // answered settles the operations of a command that was executed.
@@ -90,7 +90,7 @@ func (t *Counter) refuse(op *Op, answer int64, rd *Ready) {
 // sleep puts the first waiter to sleep after a refusal, or lets it try again at once.
 func (t *Counter) sleep(o *Outcome) {
 	action, d := t.wait.Refused(LookEvery)
-	if action != waitq.Sleep || t.waiters.Len() == 0 {
+	if action != serial.Sleep || t.waiters.Len() == 0 {
 		return
 	}
 	t.listen() // the confirmation is an event: it makes the first try again

@@ -3,7 +3,7 @@ package counter
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/waitq"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 const (
@@ -154,8 +154,8 @@ func (t *Counter) ChannelRefused(why error, rd *Ready) {
 }
 
 // act does what the wait says: after a lost connection many names try, so that is paced.
-func (t *Counter) act(a waitq.Action, rd *Ready) {
-	if a == waitq.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 {
+func (t *Counter) act(a serial.Action, rd *Ready) {
+	if a == serial.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 {
 		t.blockReads() // the end of the pause paces it, too
 		if t.block(disconnected) {
 			rd.Disconnected = t

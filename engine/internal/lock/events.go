@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -170,13 +171,13 @@ func (w *Subscription) ChannelRefused(channel string, why error, rd *Ready) {
 
 // act does what the wait decided. A waiter behind a hold of this process asks no server: what would have
 // it try has the hold looked at, for that may have been removed by somebody else.
-func (w *Subscription) act(action waitq.Action, rd *Ready) {
+func (w *Subscription) act(action serial.Action, rd *Ready) {
 	r := w.res
 	switch {
-	case action == waitq.Nothing:
+	case action == serial.Nothing:
 	case r.hold != nil:
 		w.verify()
-	case action == waitq.Try:
+	case action == serial.Try:
 		r.next(rd)
 	case r.waiters.Len() > 0 && r.block(Disconnected):
 		rd.Disconnected = r

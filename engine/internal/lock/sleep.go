@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/waitq"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -17,7 +17,7 @@ func (r *Entry) refusedFor(c *Command, o *Outcome) {
 	}
 	w.holder = lockerr.ParseOwner(o.Holder)
 	action, d := w.Refused(o.TTL)
-	if c.Join != NoJoin && w.joined(o) || action != waitq.Sleep {
+	if c.Join != NoJoin && w.joined(o) || action != serial.Sleep {
 		return // it sleeps behind the front, or is ready again: next sends the try
 	}
 	w.listen() // the confirmation is an event: it makes the head try again
@@ -31,7 +31,7 @@ func (r *Entry) refusedFor(c *Command, o *Outcome) {
 	}
 	// The answer may have lain unread, in a process that was paused, say: the server counts since
 	// it gave it, soon after the command was sent.
-	w.setTimer(min(o.Now.Add(d), o.Sent.Add(d+waitq.Poll)))
+	w.setTimer(min(o.Now.Add(d), o.Sent.Add(d+serial.Poll)))
 }
 
 // How long a head sleeps at most. A release may be silent: the key was deleted by hand, or evicted;
@@ -64,7 +64,7 @@ func (w *Subscription) longestSleep() time.Duration {
 	case polls:
 		return verifyEvery
 	case !w.Hears():
-		most = waitq.Poll
+		most = serial.Poll
 	case k.Entries == PerGrant, k.Waiting == Queueing:
 		most = LongestSleepMissed
 	}

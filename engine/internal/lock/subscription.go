@@ -4,10 +4,10 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/waitq"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
-// Subscription is the wait of an entry's head. waitq.HeadWait decides when that tries; Wait adds the
+// Subscription is the wait of an entry's head. serial.HeadWait decides when that tries; Wait adds the
 // alarm and the channel. It is made by the first refusal, or when a request waits behind a
 // hold of this process. It stays for a moment after the last waiter has left (lingering),
 // so that a name in demand does not subscribe and unsubscribe at every turn.
@@ -15,7 +15,7 @@ import (
 // It is an object of its own because timers and channel events may arrive after the
 // entry has finished with it. Then it is over, and they do nothing.
 type Subscription struct {
-	waitq.HeadWait
+	serial.HeadWait
 	turnEnds shortInstant // see handover.go
 	Handle   any          // the driver's
 	res      *Entry
