@@ -1,8 +1,6 @@
 package counter
 
 import (
-	"time"
-
 	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -34,9 +32,11 @@ const (
 //  5. It is in the table (not Out) as long as anything is left: operations, permits, a
 //     command, a subscription, a pause.
 type Counter struct {
-	Port Port
-	Name string // as it stands on the server
-	Kind Kind
+	Port  Port
+	Shard *Shard
+	Name  string // as it stands on the server
+	Kind  Kind
+	Out   bool
 
 	Cmd Command
 
@@ -45,32 +45,25 @@ type Counter struct {
 	tries   waitq.List[*Op] // Acquire, once
 	held    waitq.List[*Permits]
 
-	wait     serial.HeadWait
-	linger   bool          // nobody waits; the alarm ends the subscription
-	skips    bool          // others get their turn; the alarm ends that
-	turnEnds clock.Instant // 0: it has not begun
+	wait    serial.HeadWait
+	blocked serial.Blocked
+	pauses  serial.Refusals
 
-	blocked      blocked
-	pauses       uint8  // refusals in a row, for the pause between them
+	alarm, pauseEnds clock.Instant // of wait, and of blocked; 0: not set
+	timer            clock.Instant // what the Port's is set to
+	turnEnds         clock.Instant // 0: it has not begun
+
 	refusal      error  // why the server refuses for now
-	readsNext    bool   // what only looks is to be sent next, without the rest
 	sent         uint64 // commands so far
 	joinSeq      uint64 // waiters so far,
 	subscribeSeq uint64 // when the channel was asked for last,
 	confirmedSeq uint64 // and when what was confirmed was
+	readsNext    bool   // what only looks is to be sent next, without the rest
 	refused      bool   // the latest command that tried has refused a waiter
-	Out          bool
 }
 
-// blocked says why nothing of the name may be sent, or only looks.
-type blocked uint8
-
-const (
-	notBlocked   blocked = iota
-	disconnected         // no connection: recovery goes on with it
-	backingOff           // the server refuses for now: the timer of the pause goes on with it
-	readsOnly            // the same, but it may answer who only looks
-)
+// readsOnly is BackingOff of a server that may answer who only looks.
+const readsOnly = serial.OtherReasons
 
 // Ready are what a transition leaves to be done once the shard's lock is released: sending
 // the command or handing the name to recovery, then telling callers.
@@ -91,10 +84,10 @@ func (rd *Ready) Deliver() {
 // Admit takes an op, and sends what can be sent.
 func (t *Counter) Admit(op *Op, rd *Ready) {
 	op.counter, op.since = t, t.sent
-	t.Port.Counters().Pending++
+	t.Shard.Count.Pending++
 	if op.waits() {
 		if t.waiters.Len() == 0 {
-			t.stopLingering()
+			t.firstWaits()
 		}
 		t.joinSeq++
 		op.no = t.joinSeq
@@ -123,11 +116,8 @@ func (t *Counter) InUse() bool {
 // Advance chooses the next command, if none is out, and lets go of what is not needed any more.
 // It ends a transition.
 func (t *Counter) Advance(rd *Ready) {
-	if t.Port.Closing() {
+	if t.Shard.closing() {
 		t.failNew(rd)
-	}
-	if t.waiters.Len() == 0 { // then nobody skips a turn
-		t.turnEnds, t.skips = 0, false
 	}
 	t.next(rd)
 	t.finishTransition()
@@ -135,7 +125,7 @@ func (t *Counter) Advance(rd *Ready) {
 
 func (t *Counter) next(rd *Ready) {
 	c := &t.Cmd
-	if c.out || t.blocked == disconnected || t.blocked == backingOff {
+	if c.out || t.blocked == serial.Disconnected || t.blocked == serial.BackingOff {
 		return
 	}
 	if c.tooOld(t.Port.Now()) {
@@ -149,72 +139,76 @@ func (t *Counter) next(rd *Ready) {
 }
 
 // finishTransition lets go of what is not needed any more: the subscription, if nobody waits, and the
-// whole, if nothing is left.
+// whole, if nothing is left. Then it sets the timer.
 func (t *Counter) finishTransition() {
 	if t.waiters.Len() == 0 {
-		t.keepLingering()
+		t.nobodyWaits()
 	}
-	if t.InUse() || t.backsOff() || t.wait.Listening() || t.Out {
-		return
+	if !t.InUse() && t.pauseEnds == 0 && !t.wait.Listening() && !t.Out {
+		t.unstall()
+		t.Out = true
+		t.Port.Idle()
 	}
-	if t.blocked == disconnected {
-		t.blocked = notBlocked
-		t.Port.Unstalled()
+	at := t.alarm
+	for _, due := range [...]clock.Instant{t.pauseEnds, t.Cmd.doubtEnds()} {
+		if due != 0 && (at == 0 || due < at) {
+			at = due
+		}
 	}
-	t.Port.Silence()
-	t.Out = true
-	t.Port.Idle()
+	if at != t.timer {
+		t.timer = at
+		t.Port.SetTimer(at)
+	}
 }
 
-// pause holds the name back for a moment after a refusal, longer each time; not so if its slot
-// is being migrated, which ends by itself. A server that refuses writes, as one without memory,
+// Fired is called by the timer: a pause is over, a doubt, or what the head waits for.
+func (t *Counter) Fired(now clock.Instant, rd *Ready) {
+	t.timer = 0
+	if t.pauseEnds != 0 && t.pauseEnds <= now {
+		t.pauseEnds, t.blocked = 0, serial.NotBlocked
+	}
+	if at := t.Cmd.doubtEnds(); at != 0 && at <= now {
+		t.giveUp(t.trouble(), rd)
+	}
+	action := serial.Nothing
+	if t.alarm != 0 && t.alarm <= now {
+		if t.alarm = 0; t.wait.Lingers() {
+			t.unlisten()
+		} else {
+			action = t.wait.Alarm()
+		}
+	}
+	t.act(action, rd)
+}
+
+// pause holds the name back for a moment after a refusal. A server that refuses writes, as one without memory,
 // may be asked during the pause by who only looks, as long as it answers that.
-func (t *Counter) pause(why blocked, now clock.Instant, moving bool) {
-	if !t.block(why) {
-		return
+func (t *Counter) pause(why serial.Blocked, now clock.Instant, moving bool) {
+	if t.blocked.Block(why) {
+		t.pauseEnds = now.Add(t.pauses.Pause(moving, t.Port))
 	}
-	t.pauses = min(t.pauses+1, 6)
-	d := 10 * time.Millisecond << t.pauses // 20 ms ... 640 ms
-	if moving {
-		d = min(d, movingLook)
-	}
-	t.Port.PauseUntil(now.Add(d/2 + t.Port.Draw(d/2)))
 }
 
 // blockReads ends the looks of a pause.
 func (t *Counter) blockReads() {
 	if t.blocked == readsOnly {
-		t.blocked = backingOff
-	}
-}
-
-func (t *Counter) backsOff() bool { return t.blocked == backingOff || t.blocked == readsOnly }
-
-// block keeps the name from sending, unless something does so already: then that goes on
-// with it.
-func (t *Counter) block(why blocked) bool {
-	if t.blocked != notBlocked {
-		return false
-	}
-	t.blocked = why
-	return true
-}
-
-// PauseOver ends a pause.
-func (t *Counter) PauseOver(rd *Ready) {
-	if t.backsOff() {
-		t.blocked = notBlocked
-		t.Advance(rd)
+		t.blocked = serial.BackingOff
 	}
 }
 
 // Reconnected goes on with a name that recovery lists.
 func (t *Counter) Reconnected(rd *Ready) {
-	if t.blocked == disconnected {
-		t.blocked = notBlocked
+	if t.blocked.Unblock(serial.Disconnected) {
 		t.Advance(rd)
 	}
 }
 
+// unstall is called when there is nothing to send any more.
+func (t *Counter) unstall() {
+	if t.blocked.Unblock(serial.Disconnected) {
+		t.Port.Unstalled()
+	}
+}
+
 // IsDisconnected reports whether recovery is to go on with it.
-func (t *Counter) IsDisconnected() bool { return t.blocked == disconnected }
+func (t *Counter) IsDisconnected() bool { return t.blocked == serial.Disconnected }

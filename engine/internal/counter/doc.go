@@ -24,7 +24,7 @@
 //	Acquire, CountDown, ...; their end  Admit, Cancel
 //	Release                             Permits.Release
 //	a reply                             Replied
-//	a timer                             AlarmFired, PauseOver, DoubtOver
+//	the timer                           Fired
 //	the channel                         Subscribed, OnMessage, ConnectionLost, ChannelRefused
 //	a connection is back                Reconnected
 //	Shutdown, Close                     StopWaiting, End, Drop

@@ -12,22 +12,18 @@ import (
 
 // lab surrounds a Counter with a world in which nothing happens by itself: it is the Port.
 type lab struct {
-	t        *testing.T
-	counter  *Counter
-	now      clock.Instant
-	number   uint64
-	turn     time.Duration
-	counts   Counters
-	closing  bool
-	shutdown bool // that is why, and Close has not begun
-	trouble  error
-	refused  error
+	t       *testing.T
+	counter *Counter
+	shard   Shard
+	now     clock.Instant
+	trouble error
+	refused error
 
-	rings, pauses, doubts clock.Instant // 0: not set
-	listens, unheard      bool
-	channels              int // asked for so far
-	idle                  int
-	unstalled             int
+	timer            clock.Instant // 0: not set
+	listens, unheard bool
+	channels         int // asked for so far
+	idle             int
+	unstalled        int
 
 	sent     []string      // commands, as they were sent
 	outSince clock.Instant // when the last one was
@@ -36,24 +32,15 @@ type lab struct {
 }
 
 func newLab(t *testing.T, k Kind) *lab {
-	l := &lab{t: t, now: clock.Instant(time.Hour), turn: 10 * time.Millisecond}
-	l.counter = &Counter{Port: l, Name: "n", Kind: k}
+	l := &lab{t: t, now: clock.Instant(time.Hour), shard: Shard{Turn: 10 * time.Millisecond}}
+	l.counter = &Counter{Port: l, Shard: &l.shard, Name: "n", Kind: k}
 	return l
 }
 
 func (l *lab) Now() clock.Instant                 { return l.now }
 func (l *lab) Draw(d time.Duration) time.Duration { return d / 2 }
-func (l *lab) Number() uint64                     { l.number++; return l.number }
-func (l *lab) Turn() time.Duration                { return l.turn }
-func (l *lab) Counters() *Counters                { return &l.counts }
-func (l *lab) Closing() bool                      { return l.closing }
-func (l *lab) Closed() bool                       { return l.closing && !l.shutdown }
 func (l *lab) Trouble() error                     { return l.trouble }
-func (l *lab) RingAt(at clock.Instant)            { l.rings = at }
-func (l *lab) Silence()                           { l.rings = 0 }
-func (l *lab) PauseUntil(at clock.Instant)        { l.pauses = at }
-func (l *lab) DoubtUntil(at clock.Instant)        { l.doubts = at }
-func (l *lab) CancelDoubt()                       { l.doubts = 0 }
+func (l *lab) SetTimer(at clock.Instant)          { l.timer = at }
 func (l *lab) Listen()                            { l.listens = true; l.channels++ }
 func (l *lab) Unstalled()                         { l.unstalled++; l.stalled = false }
 func (l *lab) NotPublished()                      { l.unheard = true }
@@ -215,19 +202,32 @@ func (l *lab) resume() {
 	l.do(l.counter.Reconnected)
 }
 
-func (l *lab) ring() {
+func (l *lab) ring() { l.t.Helper(); l.fire(l.counter.alarm) }
+
+// pauseOver ends a pause.
+func (l *lab) pauseOver() { l.t.Helper(); l.fire(l.counter.pauseEnds) }
+
+// fire has the timer fire at that instant, or now if that is past.
+func (l *lab) fire(at clock.Instant) {
 	l.t.Helper()
-	if l.rings == 0 {
-		l.t.Fatal("no alarm is set")
+	if at == 0 || l.timer == 0 || l.timer > at {
+		l.t.Fatalf("the timer is set to %v, and not to %v", l.timer, at)
 	}
-	l.now, l.rings = max(l.now, l.rings), 0
-	l.do(l.counter.AlarmFired)
+	l.now = max(l.now, at)
+	l.fired()
+}
+
+// fired has the timer fire now, whether it is due or not.
+func (l *lab) fired() {
+	l.t.Helper()
+	l.timer = 0
+	l.do(func(rd *Ready) { l.counter.Fired(l.now, rd) })
 }
 
 // wantRest fails the test unless nothing is left.
 func (l *lab) wantRest() {
 	l.t.Helper()
-	if !l.counter.Out || l.idle != 1 || l.rings != 0 || l.doubts != 0 || l.listens || l.stalled || l.counts.Pending != 0 || l.counts.Held != 0 {
+	if !l.counter.Out || l.idle != 1 || l.timer != 0 || l.listens || l.stalled || l.shard.Count.Pending != 0 || l.shard.Count.Held != 0 {
 		l.t.Errorf("something is left: %+v, %+v", l.counter.View(), l)
 	}
 }

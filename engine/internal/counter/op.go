@@ -105,7 +105,7 @@ func (op *Op) complete(answer int64, why error, rd *Ready) {
 	if op.port == nil {
 		return
 	}
-	n := op.counter.Port.Counters()
+	n := &op.counter.Shard.Count
 	n.Pending--
 	if why != nil && op.Kind == Acquire {
 		n.NotAcquired++
@@ -128,7 +128,7 @@ func (op *Op) Cancel(s lockerr.Cancel, rd *Ready) {
 		op.end(0, why, rd)
 	}
 	if first {
-		t.nextFirst()
+		t.wait.Wake() // the next one may want less
 	}
 	t.Advance(rd)
 }

@@ -27,7 +27,7 @@ func (op *Op) grant(rd *Ready) {
 	p := op.port.Granted()
 	p.counter, p.N, p.place.Value = t, op.N, p
 	t.held.PushBack(&p.place)
-	n := t.Port.Counters()
+	n := &t.Shard.Count
 	n.Acquired++
 	n.Held++
 	op.end(op.N, nil, rd)
@@ -42,7 +42,7 @@ func (p *Permits) Release(op *Op, rd *Ready) error {
 		return p.why
 	}
 	p.end(lockerr.ErrReleased)
-	p.counter.Port.Counters().Released++
+	p.counter.Shard.Count.Released++
 	op.N = p.N
 	p.counter.Admit(op, rd)
 	return nil
@@ -51,14 +51,14 @@ func (p *Permits) Release(op *Op, rd *Ready) error {
 // revoke gives them back because the engine is being closed.
 func (p *Permits) revoke() {
 	p.end(lockerr.ErrClosed)
-	p.counter.Port.Counters().Revoked++
+	p.counter.Shard.Count.Revoked++
 	p.counter.giveBack(p.N)
 }
 
 func (p *Permits) end(why error) {
 	p.why = why
 	p.counter.held.Remove(&p.place)
-	p.counter.Port.Counters().Held--
+	p.counter.Shard.Count.Held--
 	p.Port.Ended()
 }
 

@@ -3,6 +3,7 @@ package counter
 import (
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -12,27 +13,11 @@ type Port interface {
 	Now() clock.Instant
 	// Draw returns a random part of d.
 	Draw(d time.Duration) time.Duration
-	// Number returns one that is higher than all before it for the name.
-	Number() uint64
-	// Turn is how long permits may go from one to the next in this process before others
-	// get a chance; 0: no time at all.
-	Turn() time.Duration
-	Counters() *Counters
-
-	// Closing: nothing new is admitted. Closed: Close, which a Shutdown may delay, has begun.
-	Closing() bool
-	Closed() bool
 	// Trouble is what keeps the lane of the name from having a connection; nil: it has one.
 	Trouble() error
 
-	// RingAt has AlarmFired called at an instant, instead of any other.
-	RingAt(at clock.Instant)
-	Silence()
-	// PauseUntil has PauseOver called, and DoubtUntil DoubtOver; they happen once.
-	PauseUntil(at clock.Instant)
-	DoubtUntil(at clock.Instant)
-	CancelDoubt() // DoubtOver need not be called
-
+	// SetTimer has Fired called at an instant, instead of any other; 0: never.
+	SetTimer(at clock.Instant)
 	// Listen subscribes to the channel of the name. If it is confirmed already, the server is asked
 	// once more; the channel is heard meanwhile. Unlisten gives it up.
 	Listen()
@@ -46,6 +31,24 @@ type Port interface {
 	Refused(why error, forGood bool)
 	// Idle: nothing is left of the name.
 	Idle()
+}
+
+// Shard is what the counters of a shard share. Its lock guards it.
+type Shard struct {
+	Phase lock.Phase
+	// Turn is how long permits may go from one to the next in this process before others
+	// get a chance; 0: no time at all.
+	Turn   time.Duration
+	Count  Counters
+	number uint64 // of the latest command
+}
+
+func (s *Shard) closing() bool { return s.Phase != lock.Open }
+
+// nextNumber returns one that is higher than all before it.
+func (s *Shard) nextNumber() uint64 {
+	s.number++
+	return s.number
 }
 
 // OpPort is the caller of an Op.

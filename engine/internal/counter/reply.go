@@ -64,14 +64,14 @@ func (t *Counter) answered(o *Outcome, rd *Ready) {
 	c.attempts = false
 	t.clear()
 	switch {
-	case yields:
-		t.yield(o)
+	case yields && t.waiters.Len() > 0:
+		t.alarm = t.wait.Skip(o.Sent, o.Now)
 	case refused:
 		t.sleep(o)
 	case attempted:
 		t.wait.Reset()
 	case gave: // those who wait were not in the same command
-		t.nextFirst()
+		t.wait.Wake()
 	}
 }
 
@@ -89,13 +89,8 @@ func (t *Counter) refuse(op *Op, answer int64, rd *Ready) {
 
 // sleep puts the first waiter to sleep after a refusal, or lets it try again at once.
 func (t *Counter) sleep(o *Outcome) {
-	action, d := t.wait.Refused(LookEvery)
-	if action != serial.Sleep || t.waiters.Len() == 0 {
-		return
+	if action, _ := t.wait.Refused(-1); action == serial.Sleep && t.waiters.Len() > 0 {
+		t.listen() // the confirmation is an event: it makes the first try again
+		t.alarm = o.Now.Add(serial.Spread(t.wait.Longest(LookEvery, o.Moving), t.Port))
 	}
-	t.listen() // the confirmation is an event: it makes the first try again
-	if o.Moving {
-		d = min(d, movingLook)
-	}
-	t.Port.RingAt(o.Now.Add(d/2 + t.Port.Draw(d/2)))
 }

@@ -6,28 +6,10 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
-const (
-	// LookEvery is how long the first waiter sleeps at most: a count has no expiry that
-	// would end the sleep, and a message may be lost, such as a sharded one while a slot
-	// moves.
-	LookEvery = 10 * time.Second
-	// movingLook is the same while the slot is being migrated.
-	movingLook = 100 * time.Millisecond
-	// LingerFor is how long a subscription outlives its last waiter.
-	LingerFor = time.Second
-	// yieldFor is how long a turn is skipped beside a round trip, yieldMost at most.
-	yieldFor  = time.Millisecond
-	yieldMost = 10 * time.Millisecond
-)
-
-// yield has the waiters skip a turn.
-func (t *Counter) yield(o *Outcome) {
-	if t.waiters.Len() > 0 {
-		t.skips = true
-		t.wait.Skip()
-		t.Port.RingAt(o.Now.Add(min(o.Now.Sub(o.Sent)+yieldFor, yieldMost)))
-	}
-}
+// LookEvery is how long the first waiter sleeps at most: a count has no expiry that
+// would end the sleep, and a message may be lost, such as a sharded one while a slot
+// moves.
+const LookEvery = 10 * time.Second
 
 // listen subscribes, or has a latch ask for its channel once more: see opened.
 func (t *Counter) listen() {
@@ -57,54 +39,32 @@ func (t *Counter) opened(rd *Ready) {
 	}
 }
 
-// keepLingering keeps the subscription when nobody waits any more, and then ends it.
-func (t *Counter) keepLingering() {
+// nobodyWaits keeps the subscription for a moment. A try that is out is answered first.
+func (t *Counter) nobodyWaits() {
+	t.turnEnds = 0
 	switch {
-	case !t.wait.Listening() || t.linger && !t.Port.Closing():
-	case t.Port.Closing():
+	case t.Cmd.attempts:
+	case !t.wait.Listening(), t.Shard.closing():
 		t.unlisten()
-	default:
-		t.linger = true
-		t.Port.RingAt(t.Port.Now().Add(LingerFor))
+	case t.wait.Linger():
+		t.alarm = t.Port.Now().Add(serial.LingerFor)
 	}
 }
 
-// unlisten gives the subscription up, and the alarm of one that lingers.
+// unlisten ends the wait, and the subscription.
 func (t *Counter) unlisten() {
-	t.linger = false
-	t.Port.Silence()
-	t.wait.Unlisten()
-	t.Port.Unlisten()
+	if t.wait.Listening() {
+		t.Port.Unlisten()
+	}
+	t.wait, t.alarm = serial.HeadWait{}, 0
 }
 
-// stopLingering is called when somebody waits again. What the one before was told is not
+// firstWaits is called when somebody waits, and nobody did. What the one before was told is not
 // true of this one.
-func (t *Counter) stopLingering() {
-	t.linger, t.refused = false, false
-	t.Port.Silence()
-	if !t.Cmd.attempts {
-		t.wait.Reset()
-	}
-}
-
-// nextFirst is called when the first waiter has gone: the next one may want less.
-func (t *Counter) nextFirst() {
-	if !t.skips && !t.Cmd.attempts {
-		t.wait.Reset()
-	}
-}
-
-// AlarmFired is called by the alarm: the sleep is over, or the turn that was skipped, or the
-// lingering.
-func (t *Counter) AlarmFired(rd *Ready) {
-	switch {
-	case t.Out:
-	case t.linger:
-		t.unlisten()
-		t.finishTransition()
-	default:
-		t.skips = false
-		t.act(t.wait.Alarm(), rd)
+func (t *Counter) firstWaits() {
+	t.refused = false
+	if t.wait.StopLingering() {
+		t.alarm = 0
 	}
 }
 
@@ -157,7 +117,7 @@ func (t *Counter) ChannelRefused(why error, rd *Ready) {
 func (t *Counter) act(a serial.Action, rd *Ready) {
 	if a == serial.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 {
 		t.blockReads() // the end of the pause paces it, too
-		if t.block(disconnected) {
+		if t.blocked.Block(serial.Disconnected) {
 			rd.Disconnected = t
 		}
 	}

@@ -50,7 +50,7 @@ func (a *CounterOp) Outage(route uint64, d time.Duration) error {
 
 // Admit asks, unless the engine is being closed. The caller holds the lock.
 func (a *CounterOp) Admit(k CounterKey, route uint64, rd *counter.Ready) {
-	a.Shard.Count(k, route).Admit(&a.Op, rd)
+	a.Shard.Count(k, route).core.Admit(&a.Op, rd)
 }
 
 // Cancel gives the operation up unless its caller has been told; it reports whether it did.

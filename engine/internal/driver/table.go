@@ -3,6 +3,7 @@ package driver
 import (
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
@@ -88,6 +89,9 @@ func (t *Table) Init(cfg Config) {
 		s := &t.shards[i]
 		s.Table = t
 		s.Locks.Init(s, &t.Lock, kind.Traits())
+		if t.Lock.HandOvers != 0 {
+			s.counters.Turn = t.Lock.HandOverFor
+		}
 	}
 }
 
@@ -160,14 +164,15 @@ func (t *Table) Verb() string {
 	return "PUBLISH"
 }
 
-// Counters are the statistics of all shards.
-func (t *Table) Counters() (all lock.Counters) {
+// Counters are the statistics of the locks and counts of all shards.
+func (t *Table) Counters() (locks lock.Counters, counts counter.Counters) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Lock()
-		c := s.Locks.Count
+		l, c := s.Locks.Count, s.counters.Count
 		s.Unlock()
-		all.Add(&c)
+		locks.Add(&l)
+		counts.Add(&c)
 	}
-	return all
+	return locks, counts
 }

@@ -33,14 +33,14 @@ func (r *Entry) Replied(o *Outcome, rd *Ready) Command {
 // PauseOver ends a pause. A paused entry stays in the table, and one that Close set free
 // serves no other name, so r is still the one that was paused.
 func (r *Entry) PauseOver(rd *Ready) {
-	if r.unblock(BackingOff) {
+	if r.blocked.Unblock(BackingOff) {
 		r.Advance(rd)
 	}
 }
 
 // Reconnected goes on with a name that recovery lists, and counts what is sent.
 func (r *Entry) Reconnected(by *Throttle, rd *Ready) {
-	if !r.unblock(Disconnected) {
+	if !r.blocked.Unblock(Disconnected) {
 		return
 	}
 	if r.next(rd); rd.Send != nil {
@@ -55,7 +55,7 @@ func (r *Entry) Vacate() bool {
 	if r.InUse() {
 		return false
 	}
-	if w := r.sub; w != nil && w.linger {
+	if w := r.sub; w != nil && w.Lingers() {
 		w.setTimer(0)
 		w.end()
 	}
@@ -114,7 +114,7 @@ func (d *Compensation) Fired(now clock.Instant, rd *Ready) {
 func (w *Subscription) AlarmFired(rd *Ready) {
 	switch {
 	case w.over():
-	case w.linger:
+	case w.Lingers():
 		w.end()
 		w.res.finishTransition()
 	default:
@@ -179,7 +179,7 @@ func (w *Subscription) act(action serial.Action, rd *Ready) {
 		w.verify()
 	case action == serial.Try:
 		r.next(rd)
-	case r.waiters.Len() > 0 && r.block(Disconnected):
+	case r.waiters.Len() > 0 && r.blocked.Block(Disconnected):
 		rd.Disconnected = r
 	}
 	r.finishTransition()
@@ -283,7 +283,7 @@ func (h *Hold) renewable(now clock.Instant, rd *Ready) bool {
 
 // AdvanceReader goes on with readers that were BehindWriter, or fails them if there is a reason.
 func (r *Entry) AdvanceReader(why error, rd *Ready) {
-	if !r.unblock(BehindWriter) {
+	if !r.blocked.Unblock(BehindWriter) {
 		return
 	}
 	if why != nil {
@@ -294,6 +294,6 @@ func (r *Entry) AdvanceReader(why error, rd *Ready) {
 
 // AdvanceWriter goes on with the name that was YieldingToReaders, when those that were BehindWriter have gone on.
 func (r *Entry) AdvanceWriter(rd *Ready) {
-	r.unblock(YieldingToReaders)
+	r.blocked.Unblock(YieldingToReaders)
 	r.advanceAfterEnd(rd)
 }

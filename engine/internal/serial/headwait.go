@@ -1,6 +1,10 @@
 package serial
 
-import "time"
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
 
 // HeadWait is the wait of one name's head: when it tries at the server and when it
 // sleeps. It is a plain state machine, without clock, socket or lock: the caller
@@ -27,7 +31,8 @@ import "time"
 //	  | Granted       |  v                                   |
 //	  +---------------+ asleep --- event or Alarm: Try ------+
 //
-// Skip leads from idle to a sleep that only the alarm ends.
+// Skip leads from idle to a sleep that only the alarm ends. Linger leads to a rest without any
+// waiter: the alarm ends the subscription, and a new waiter ends the rest.
 //
 // The state belongs to the name, not to the waiter: when a head leaves, the next
 // one takes over the sleep and the subscription as they are, so nothing needs to
@@ -44,10 +49,11 @@ type HeadWait struct {
 type waitState uint8
 
 const (
-	idle     waitState = iota // no try out, none refused: a try may be sent
-	trying                    // a try is out
-	asleep                    // the last try was refused; an event or the alarm ends it
-	skipping                  // another's turn: the alarm ends it
+	idle      waitState = iota // no try out, none refused: a try may be sent
+	trying                     // a try is out
+	asleep                     // the last try was refused; an event or the alarm ends it
+	skipping                   // another's turn: the alarm ends it
+	lingering                  // nobody waits: the alarm ends the subscription
 )
 
 // Action is what the caller does next.
@@ -65,9 +71,21 @@ const (
 	Sleep
 )
 
-// Poll bounds the sleep while no message can arrive: the channel is not
-// confirmed, or the key has no expiry that would end the sleep.
-const Poll = time.Second
+const (
+	// Poll bounds the sleep while no message can arrive: the channel is not
+	// confirmed, or the key has no expiry that would end the sleep.
+	Poll = time.Second
+	// MovingPoll bounds it while the slot moves: sharded messages are then sent where nobody can be
+	// subscribed.
+	MovingPoll = 100 * time.Millisecond
+	// LingerFor is how long a subscription outlives its last waiter, so that a name in demand does not
+	// subscribe and unsubscribe at every turn.
+	LingerFor = time.Second
+	// YieldFor is how long a head skips its turn beside a round trip: the time in which others that
+	// were woken find out. YieldMost bounds it: a release may have been repeated for long.
+	YieldFor  = time.Millisecond
+	YieldMost = 10 * time.Millisecond
+)
 
 // Listen reports whether the channel must be subscribed to now, and notes that
 // it was. Heads of a lock that polls never call it.
@@ -104,14 +122,46 @@ func (w *HeadWait) Sent() {
 // Reset ends a try or a sleep without a verdict: the next try may be sent. It is
 // called after a grant, when a local hold ends, and when a try did not reach the
 // server.
-func (w *HeadWait) Reset() { w.state = idle }
+func (w *HeadWait) Reset() {
+	if w.state != lingering {
+		w.state = idle
+	}
+}
+
+// Wake ends a sleep, and neither a try nor a turn that is skipped.
+func (w *HeadWait) Wake() { w.wake(false) }
 
 // Sleep notes that the head waits for something else than the server: an event or the alarm ends it.
 func (w *HeadWait) Sleep() { w.state = asleep }
 
 // Skip lets others go first: the next try is sent when the alarm rings, whatever the channel
-// says before.
-func (w *HeadWait) Skip() { w.state = skipping }
+// says before. It returns the instant of the alarm, after a command that was sent then and answered now.
+func (w *HeadWait) Skip(sent, now clock.Instant) (alarm clock.Instant) {
+	w.state = skipping
+	return now.Add(min(now.Sub(sent)+YieldFor, YieldMost))
+}
+
+// Skips reports whether others go first.
+func (w *HeadWait) Skips() bool { return w.state == skipping }
+
+// Linger notes that nobody waits any more. It reports whether that is new: then the alarm is to ring
+// after LingerFor, and to end the subscription.
+func (w *HeadWait) Linger() (begins bool) {
+	begins = w.state != lingering
+	w.state = lingering
+	return begins
+}
+
+// Lingers reports whether nobody waits.
+func (w *HeadWait) Lingers() bool { return w.state == lingering }
+
+// StopLingering notes that somebody waits again. It reports whether nobody did: then the alarm is off.
+func (w *HeadWait) StopLingering() (ends bool) {
+	if ends = w.state == lingering; ends {
+		w.state = idle
+	}
+	return ends
+}
 
 // Refused notes that the try was refused. ttl is what the key has left, negative
 // if it has no expiry.
@@ -127,6 +177,17 @@ func (w *HeadWait) Refused(ttl time.Duration) (Action, time.Duration) {
 	// The server rounds down to a millisecond. Without one more the try would come while
 	// the key is still there.
 	return Sleep, ttl + time.Millisecond
+}
+
+// Longest is how long a head that was refused sleeps at most: that long if messages arrive.
+func (w *HeadWait) Longest(most time.Duration, moving bool) time.Duration {
+	switch {
+	case moving:
+		return MovingPoll
+	case !w.confirmed:
+		return Poll
+	}
+	return most
 }
 
 // Confirmed notes that the server confirmed the subscription. After a lost

@@ -223,7 +223,7 @@ func TestOnlyTheAlarmEndsATurnThatIsSkipped(t *testing.T) {
 	var w HeadWait
 	w.Listen()
 	w.Confirmed()
-	w.Skip()
+	w.Skip(0, 0)
 	for what, event := range map[string]func() Action{"a message": w.Message, "a lost connection": w.Disconnected, "a confirmation": w.Confirmed} {
 		if action := event(); action != Nothing || w.Ready() {
 			t.Errorf("%s: action %d", what, action)
