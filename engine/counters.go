@@ -208,17 +208,10 @@ func (p *Permits) release(byUser bool) (a *counterOp[struct{}], ends bool) {
 	var rd counter.Ready
 	a.Shard.Lock()
 	ends = byUser && in.seen.claim()
-	err := in.giveBack(&a.Op, &rd)
-	if a.Counter() == nil {
-		a.Drop()
-		a.OnResult(0, err)
+	if err := in.giveBack(&a.Op, &rd); a.Counter() == nil {
+		a.Refuse(err, &rd)
 	}
-	admitted := a.Counter() != nil
-	a.Shard.Unlock()
-	a.eng.table.ApplyCount(&rd)
-	if !admitted {
-		a.Deliver()
-	}
+	a.Shard.UnlockCount(&rd)
 	if ends {
 		in.seen.reportHoldEnd()
 	}

@@ -57,6 +57,6 @@ func (t *Counter) drop(rd *Ready) {
 		}
 	}
 	t.failNew(rd)
-	t.unstall()
+	t.unstall(rd)
 	t.blocked, t.pauseEnds = serial.NotBlocked, 0
 }

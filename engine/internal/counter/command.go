@@ -187,7 +187,7 @@ func (t *Counter) attempt() {
 //	                         granted  ----------->
 //	acquire  ------------->  refused, waits for a message
 func (t *Counter) turnOver() bool {
-	turn, now := t.Shard.Turn, t.Port.Now()
+	turn, now := t.Shard.Turn, t.Shard.Now()
 	switch {
 	case turn == 0:
 		return true
@@ -238,7 +238,7 @@ func (t *Counter) Replied(o *Outcome, rd *Ready) {
 		t.doubt(o)
 	case v == lock.RetryLater:
 		t.refusal = o.Err
-		t.noteRefusal(o)
+		t.noteRefusal(o, rd)
 		why := serial.BackingOff
 		if o.Begun && c.Number != 0 {
 			t.doubt(o)
@@ -251,17 +251,17 @@ func (t *Counter) Replied(o *Outcome, rd *Ready) {
 		}
 		t.pause(why, o.Now, o.Moving)
 	default:
-		t.noteRefusal(o)
+		t.noteRefusal(o, rd)
 		t.denied(o, rd)
 	}
 	t.Advance(rd)
 }
 
 // noteRefusal notes for Close that permits are not taken back.
-func (t *Counter) noteRefusal(o *Outcome) {
+func (t *Counter) noteRefusal(o *Outcome, rd *Ready) {
 	for _, op := range t.Cmd.Ops {
 		if op.Kind == Release {
-			t.Port.Refused(o.Err, o.Verdict != lock.RetryLater)
+			rd.Refused, rd.ForGood = o.Err, o.Verdict != lock.RetryLater
 			return
 		}
 	}
@@ -277,7 +277,7 @@ func (t *Counter) notSent(o *Outcome, rd *Ready) {
 	case o.Verdict == lock.LaneFull || o.Moving:
 		t.pause(serial.BackingOff, o.Now, false)
 	case t.blocked.Block(serial.Disconnected):
-		rd.Disconnected = t
+		rd.Disconnected = true
 	}
 }
 

@@ -32,11 +32,12 @@ const (
 //  5. It is in the table (not Out) as long as anything is left: operations, permits, a
 //     command, a subscription, a pause.
 type Counter struct {
-	Port  Port
-	Shard *Shard
-	Name  string // as it stands on the server
-	Kind  Kind
-	Out   bool
+	Shard  *Shard
+	Handle any    // the driver's
+	Name   string // as it stands on the server
+	Route  uint64
+	Kind   Kind
+	Out    bool
 
 	Cmd Command
 
@@ -50,7 +51,6 @@ type Counter struct {
 	pauses  serial.Refusals
 
 	alarm, pauseEnds clock.Instant // of wait, and of blocked; 0: not set
-	timer            clock.Instant // what the Port's is set to
 	turnEnds         clock.Instant // 0: it has not begun
 
 	refusal      error  // why the server refuses for now
@@ -65,19 +65,32 @@ type Counter struct {
 // readsOnly is BackingOff of a server that may answer who only looks.
 const readsOnly = serial.OtherReasons
 
-// Ready are what a transition leaves to be done once the shard's lock is released: sending
-// the command or handing the name to recovery, then telling callers.
+// Ready is what the transitions of a counter leave to be done. First, before the shard's lock is given back: the
+// timer is set to Due, Channel is subscribed to or given up, and a counter that is Out is forgotten. Then, without
+// the lock: the command is sent, or recovery lists the name, and callers are told.
 type Ready struct {
-	Send         *Counter // whose Cmd is to be sent
-	Disconnected *Counter // for the recovery queue
+	Counter *Counter // nil: there was no transition
 
-	completed []OpPort // in order
+	Unstalled    bool  // recovery lists it, and it has nothing to send any more
+	NotPublished bool  // the server refused a message
+	Refused      error // why the server refused to take permits back
+	ForGood      bool  // and not only for now
+
+	Send         bool // Cmd
+	Disconnected bool // recovery is to list it
+	completed    []verdict
+}
+
+type verdict struct {
+	port   OpPort
+	answer int64
+	why    error
 }
 
 // Deliver tells the callers. No lock is held.
 func (rd *Ready) Deliver() {
-	for _, p := range rd.completed {
-		p.Deliver()
+	for _, v := range rd.completed {
+		v.port.Complete(v.answer, v.why)
 	}
 }
 
@@ -120,7 +133,7 @@ func (t *Counter) Advance(rd *Ready) {
 		t.failNew(rd)
 	}
 	t.next(rd)
-	t.finishTransition()
+	t.finishTransition(rd)
 }
 
 func (t *Counter) next(rd *Ready) {
@@ -128,42 +141,45 @@ func (t *Counter) next(rd *Ready) {
 	if c.out || t.blocked == serial.Disconnected || t.blocked == serial.BackingOff {
 		return
 	}
-	if c.tooOld(t.Port.Now()) {
+	if c.tooOld(t.Shard.Now()) {
 		t.giveUp(nil, rd)
 	}
 	if !c.doubt && !t.choose() {
 		return
 	}
 	c.out = true
-	rd.Send = t
+	rd.Send = true
 }
 
 // finishTransition lets go of what is not needed any more: the subscription, if nobody waits, and the
-// whole, if nothing is left. Then it sets the timer.
-func (t *Counter) finishTransition() {
+// whole, if nothing is left.
+func (t *Counter) finishTransition(rd *Ready) {
+	if t.Out {
+		return
+	}
+	rd.Counter = t
 	if t.waiters.Len() == 0 {
 		t.nobodyWaits()
 	}
-	if !t.InUse() && t.pauseEnds == 0 && !t.wait.Listening() && !t.Out {
-		t.unstall()
+	if !t.InUse() && t.pauseEnds == 0 && !t.wait.Listening() {
+		t.unstall(rd)
 		t.Out = true
-		t.Port.Idle()
 	}
+}
+
+// Due is when Fired is to be called; 0: never.
+func (t *Counter) Due() clock.Instant {
 	at := t.alarm
 	for _, due := range [...]clock.Instant{t.pauseEnds, t.Cmd.doubtEnds()} {
 		if due != 0 && (at == 0 || due < at) {
 			at = due
 		}
 	}
-	if at != t.timer {
-		t.timer = at
-		t.Port.SetTimer(at)
-	}
+	return at
 }
 
 // Fired is called by the timer: a pause is over, a doubt, or what the head waits for.
 func (t *Counter) Fired(now clock.Instant, rd *Ready) {
-	t.timer = 0
 	if t.pauseEnds != 0 && t.pauseEnds <= now {
 		t.pauseEnds, t.blocked = 0, serial.NotBlocked
 	}
@@ -185,7 +201,7 @@ func (t *Counter) Fired(now clock.Instant, rd *Ready) {
 // may be asked during the pause by who only looks, as long as it answers that.
 func (t *Counter) pause(why serial.Blocked, now clock.Instant, moving bool) {
 	if t.blocked.Block(why) {
-		t.pauseEnds = now.Add(t.pauses.Pause(moving, t.Port))
+		t.pauseEnds = now.Add(t.pauses.Pause(moving, t.Shard))
 	}
 }
 
@@ -204,9 +220,9 @@ func (t *Counter) Reconnected(rd *Ready) {
 }
 
 // unstall is called when there is nothing to send any more.
-func (t *Counter) unstall() {
+func (t *Counter) unstall(rd *Ready) {
 	if t.blocked.Unblock(serial.Disconnected) {
-		t.Port.Unstalled()
+		rd.Unstalled = true
 	}
 }
 

@@ -17,7 +17,7 @@
 //
 // The package is pure, as package lock is: no socket, no goroutine, no lock and no code of a user.
 // A transition is a call under the lock of the name's shard, with a Ready that collects the
-// actions for the time after the lock. Timers and the subscription go through a Port.
+// actions for the time after the transition.
 //
 // Events, and the methods that are called for them under the shard's lock:
 //

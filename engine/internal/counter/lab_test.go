@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// lab surrounds a Counter with a world in which nothing happens by itself: it is the Port.
+// lab surrounds a Counter with a world in which nothing happens by itself: it is the Port of its shard.
 type lab struct {
 	t       *testing.T
 	counter *Counter
@@ -22,6 +22,7 @@ type lab struct {
 	timer            clock.Instant // 0: not set
 	listens, unheard bool
 	channels         int // asked for so far
+	channel          uint64
 	idle             int
 	unstalled        int
 
@@ -33,26 +34,14 @@ type lab struct {
 
 func newLab(t *testing.T, k Kind) *lab {
 	l := &lab{t: t, now: clock.Instant(time.Hour), shard: Shard{Turn: 10 * time.Millisecond}}
-	l.counter = &Counter{Port: l, Shard: &l.shard, Name: "n", Kind: k}
+	l.shard.Port = l
+	l.counter = &Counter{Shard: &l.shard, Name: "n", Kind: k}
 	return l
 }
 
 func (l *lab) Now() clock.Instant                 { return l.now }
 func (l *lab) Draw(d time.Duration) time.Duration { return d / 2 }
-func (l *lab) Trouble() error                     { return l.trouble }
-func (l *lab) SetTimer(at clock.Instant)          { l.timer = at }
-func (l *lab) Listen()                            { l.listens = true; l.channels++ }
-func (l *lab) Unstalled()                         { l.unstalled++; l.stalled = false }
-func (l *lab) NotPublished()                      { l.unheard = true }
-func (l *lab) Refused(why error, _ bool)          { l.refused = why }
-func (l *lab) Idle()                              { l.idle++ }
-
-func (l *lab) Unlisten() {
-	if !l.listens {
-		l.t.Fatal("a subscription that is over is given up")
-	}
-	l.listens = false
-}
+func (l *lab) Lane(uint64) (bool, error)          { return l.trouble == nil, l.trouble }
 
 // caller is one who asked for something.
 type caller struct {
@@ -71,15 +60,15 @@ func (c *caller) Granted() *Permits {
 	return c.permits
 }
 
-func (c *caller) OnResult(answer int64, why error) {
+func (c *caller) Complete(answer int64, why error) {
 	if c.settled++; c.settled > 1 {
 		c.l.t.Fatalf("%s has two verdicts", c.name)
 	}
 	c.answer, c.why = answer, why
+	c.l.notified = append(c.l.notified, c.name)
 }
 
-func (c *caller) Deliver() { c.l.notified = append(c.l.notified, c.name) }
-func (c *caller) Ended()   { c.ended = true }
+func (c *caller) Ended() { c.ended = true }
 
 // do makes a transition, and does what it leaves to be done.
 func (l *lab) do(f func(rd *Ready)) {
@@ -91,16 +80,40 @@ func (l *lab) do(f func(rd *Ready)) {
 
 func (l *lab) finish(rd *Ready) {
 	l.t.Helper()
-	if rd.Send != nil {
+	if rd.Counter != nil {
+		l.apply(rd)
+	}
+	if rd.Send {
 		l.sent, l.outSince = append(l.sent, l.written()), l.now
 	}
-	if rd.Disconnected != nil && !rd.Disconnected.Out { // else recovery was told before that nobody wants it
+	if rd.Disconnected && !l.counter.Out { // else recovery was told before that nobody wants it
 		if l.stalled {
 			l.t.Fatal("recovery has it twice")
 		}
 		l.stalled = true
 	}
 	rd.Deliver()
+}
+
+// apply does what is done under the lock.
+func (l *lab) apply(rd *Ready) {
+	l.timer = l.counter.Due()
+	if seq := l.counter.Channel(); seq != l.channel {
+		if l.channel, l.listens = seq, seq != 0; l.listens {
+			l.channels++
+		}
+	}
+	l.unheard = l.unheard || rd.NotPublished
+	if rd.Refused != nil {
+		l.refused = rd.Refused
+	}
+	if rd.Unstalled {
+		l.unstalled++
+		l.stalled = false
+	}
+	if l.counter.Out {
+		l.idle++
+	}
 }
 
 // written is the command as it is sent: its number, and its operations.

@@ -251,7 +251,7 @@ func (h *history) step() {
 		h.call()
 	case what == 9 && !h.calm:
 		if h.counter.Out {
-			h.counter, h.idle = &Counter{Port: h.lab, Shard: &h.shard, Name: "n", Kind: h.counter.Kind}, 0
+			h.counter, h.idle = &Counter{Shard: &h.shard, Name: "n", Kind: h.counter.Kind}, 0
 		}
 		wants := []string{"a1", "a2", "a5", "t1", "t3", "v"}
 		if h.counter.Kind == Latch {

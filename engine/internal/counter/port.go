@@ -7,34 +7,19 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Port is what surrounds a Counter. Its methods are called under the shard's lock. They do not
+// Port is what surrounds the counters of a shard. Its methods are called under the shard's lock. They do not
 // block, run no code of a user, and do not call back.
 type Port interface {
 	Now() clock.Instant
 	// Draw returns a random part of d.
 	Draw(d time.Duration) time.Duration
-	// Trouble is what keeps the lane of the name from having a connection; nil: it has one.
-	Trouble() error
-
-	// SetTimer has Fired called at an instant, instead of any other; 0: never.
-	SetTimer(at clock.Instant)
-	// Listen subscribes to the channel of the name. If it is confirmed already, the server is asked
-	// once more; the channel is heard meanwhile. Unlisten gives it up.
-	Listen()
-	Unlisten()
-
-	// Unstalled: a name that recovery lists has nothing to send any more.
-	Unstalled()
-	// NotPublished: a message was refused.
-	NotPublished()
-	// Refused: the server refused to take permits back, for good or for now.
-	Refused(why error, forGood bool)
-	// Idle: nothing is left of the name.
-	Idle()
+	// Lane reports whether the lane of a route has a connection, and what keeps it from having one.
+	Lane(route uint64) (up bool, trouble error)
 }
 
 // Shard is what the counters of a shard share. Its lock guards it.
 type Shard struct {
+	Port
 	Phase lock.Phase
 	// Turn is how long permits may go from one to the next in this process before others
 	// get a chance; 0: no time at all.
@@ -53,11 +38,10 @@ func (s *Shard) nextNumber() uint64 {
 
 // OpPort is the caller of an Op.
 type OpPort interface {
-	// Granted makes the Permits of an acquire that is granted.
+	// Granted makes the Permits of an acquire that is granted. It is called under the shard's lock.
 	Granted() *Permits
-	// OnResult is called under the shard's lock: it has its verdict. Deliver follows, without it.
-	OnResult(answer int64, why error)
-	Deliver()
+	// Complete gives the verdict. No lock is held.
+	Complete(answer int64, why error)
 }
 
 // PermitsPort is what the engine has of Permits.

@@ -11,9 +11,7 @@ func (t *Counter) answered(o *Outcome, rd *Ready) {
 	if !c.beside {
 		t.pauses = 0
 	}
-	if o.Mute {
-		t.Port.NotPublished()
-	}
+	rd.NotPublished = rd.NotPublished || o.Mute
 	if o.NoCount {
 		t.failTaken(lockerr.ErrWrongType, rd)
 		if c.Asks {
@@ -91,6 +89,6 @@ func (t *Counter) refuse(op *Op, answer int64, rd *Ready) {
 func (t *Counter) sleep(o *Outcome) {
 	if action, _ := t.wait.Refused(-1); action == serial.Sleep && t.waiters.Len() > 0 {
 		t.listen() // the confirmation is an event: it makes the first try again
-		t.alarm = o.Now.Add(serial.Spread(t.wait.Longest(LookEvery, o.Moving), t.Port))
+		t.alarm = o.Now.Add(serial.Spread(t.wait.Longest(LookEvery, o.Moving), t.Shard))
 	}
 }

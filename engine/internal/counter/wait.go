@@ -15,9 +15,17 @@ const LookEvery = 10 * time.Second
 func (t *Counter) listen() {
 	last, _ := t.waiters.Back()
 	if t.wait.Listen() || last != nil && t.Kind == Latch && t.wait.Hears() && t.confirmedSeq == t.subscribeSeq && last.no > t.subscribeSeq {
-		t.Port.Listen()
 		t.subscribeSeq = t.joinSeq
 	}
+}
+
+// Channel is a number that is higher for each request for the channel, and 0 if it is not wanted. If it is confirmed already,
+// another request has the server asked once more; the channel is heard meanwhile.
+func (t *Counter) Channel() uint64 {
+	if !t.wait.Listening() {
+		return 0
+	}
+	return t.subscribeSeq
 }
 
 // opened tells those who await a latch that it has reached zero: a message says so. A look at the
@@ -47,15 +55,12 @@ func (t *Counter) nobodyWaits() {
 	case !t.wait.Listening(), t.Shard.closing():
 		t.unlisten()
 	case t.wait.Linger():
-		t.alarm = t.Port.Now().Add(serial.LingerFor)
+		t.alarm = t.Shard.Now().Add(serial.LingerFor)
 	}
 }
 
 // unlisten ends the wait, and the subscription.
 func (t *Counter) unlisten() {
-	if t.wait.Listening() {
-		t.Port.Unlisten()
-	}
 	t.wait, t.alarm = serial.HeadWait{}, 0
 }
 
@@ -69,7 +74,7 @@ func (t *Counter) firstWaits() {
 }
 
 // Subscribed is called when the server has confirmed the subscription. latest: the latest request
-// for it, by Listen.
+// for it.
 func (t *Counter) Subscribed(latest bool, rd *Ready) {
 	if !t.wait.Listening() {
 		return
@@ -118,7 +123,7 @@ func (t *Counter) act(a serial.Action, rd *Ready) {
 	if a == serial.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 {
 		t.blockReads() // the end of the pause paces it, too
 		if t.blocked.Block(serial.Disconnected) {
-			rd.Disconnected = t
+			rd.Disconnected = true
 		}
 	}
 	t.Advance(rd)

@@ -3,7 +3,6 @@ package driver
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
@@ -55,15 +54,16 @@ func (k CounterKey) ValidInCluster() error {
 	return nil
 }
 
-// Counter is a counter with what drives it: it is the counter.Port, and a recovery.Stalled. The shard's lock
+// Counter is a counter with what drives it: it is a resp.Request, and a recovery.Stalled. The shard's lock
 // guards it.
 type Counter struct {
 	core      counter.Counter
 	sh        *Shard
-	route     uint64
 	timer     wheel.Timer
+	at        clock.Instant        // what it is set to
 	sub       *counterSubscription // nil: it does not listen
 	former    *counterSubscription // heard until sub is confirmed; mostly nil
+	asked     uint64               // counter.Channel, of sub
 	mark      string
 	channel   string
 	throttle  *lock.Throttle // of the command that is out
@@ -76,8 +76,8 @@ func (s *Shard) Count(k CounterKey, route uint64) *Counter {
 		return c
 	}
 	s.Table.Listener.Used()
-	c := &Counter{sh: s, route: route, mark: k.mark(s.Table.ID), channel: k.channel()}
-	c.core.Port, c.core.Shard, c.core.Name, c.core.Kind = c, &s.counters, k.Name, k.Kind
+	c := &Counter{sh: s, mark: k.mark(s.Table.ID), channel: k.channel()}
+	c.core = counter.Counter{Shard: &s.counters, Handle: c, Name: k.Name, Route: route, Kind: k.Kind}
 	c.timer.Init(c)
 	if s.counts == nil {
 		s.counts = make(map[CounterKey]*Counter)
@@ -130,42 +130,59 @@ func (s *Shard) Counts() (all []*counter.Counter) {
 }
 
 // counterOf is the state that a counter belongs to.
-func counterOf(t *counter.Counter) *Counter { return t.Port.(*Counter) }
+func counterOf(t *counter.Counter) *Counter { return t.Handle.(*Counter) }
 
-// ApplyCount does what a transition of a count has left to be done. The caller holds no lock.
-func (t *Table) ApplyCount(rd *counter.Ready) {
-	if rd.Send != nil {
-		c := counterOf(rd.Send)
-		t.Client.Submit(c.route, c)
+// UnlockCount gives the shard's lock back, and does what transitions of a count have left to be done.
+func (s *Shard) UnlockCount(rd *counter.Ready) {
+	if rd.Counter == nil {
+		s.Unlock()
+		rd.Deliver()
+		return
 	}
-	if rd.Disconnected != nil {
-		t.Recovery.Add(counterOf(rd.Disconnected))
+	c := counterOf(rd.Counter)
+	c.apply(rd)
+	s.Unlock()
+	if rd.Send {
+		s.Table.Client.Submit(c.core.Route, c)
+	}
+	if rd.Disconnected {
+		s.Table.Recovery.Add(c)
 	}
 	rd.Deliver()
 }
 
-// transition makes a transition of the count, under the lock, and does what it leaves to be done.
+// apply does what must be done under the lock. It neither blocks nor calls back.
+func (c *Counter) apply(rd *counter.Ready) {
+	t := c.sh.Table
+	if at := c.core.Due(); at != c.at {
+		c.at = at
+		setTimer(t.Timers, &c.timer, at)
+	}
+	c.subscribe()
+	if rd.NotPublished {
+		t.Engine.NotPublished(c.core.Name)
+	}
+	if rd.Refused != nil {
+		t.noteRefusal(rd.Refused, rd.ForGood)
+	}
+	if rd.Unstalled {
+		t.Recovery.Drop(c)
+	}
+	if c.core.Out {
+		delete(c.sh.counts, CounterKey{c.core.Name, c.core.Kind})
+		c.sh.emptied()
+	}
+}
+
+// transition makes a transition of the count, and does what it leaves to be done.
 func (c *Counter) transition(do func(c *counter.Counter, rd *counter.Ready)) {
 	var rd counter.Ready
 	c.sh.Lock()
 	if !c.core.Out {
 		do(&c.core, &rd)
 	}
-	c.sh.Unlock()
-	c.sh.Table.ApplyCount(&rd)
+	c.sh.UnlockCount(&rd)
 }
-
-// CountNotAcquired counts an acquisition that failed at once. The caller holds the lock.
-func (s *Shard) CountNotAcquired() { s.counters.Count.NotAcquired++ }
-
-// The methods below implement counter.Port.
-
-func (c *Counter) Now() clock.Instant                 { return c.sh.Now() }
-func (c *Counter) Draw(d time.Duration) time.Duration { return c.sh.Draw(d) }
-func (c *Counter) Trouble() error                     { return c.sh.Table.Client.LaneError(c.route) }
-func (c *Counter) SetTimer(at clock.Instant)          { setTimer(c.sh.Table.Timers, &c.timer, at) }
-func (c *Counter) Unstalled()                         { c.sh.Table.Recovery.Drop(c) }
-func (c *Counter) NotPublished()                      { c.sh.Table.Engine.NotPublished(c.core.Name) }
 
 // counterSubscription is a subscription of a count. It is an object of its own because events may arrive after
 // it was given up, and when there is another one.
@@ -174,17 +191,20 @@ type counterSubscription struct {
 	c *Counter
 }
 
-// Listen subscribes, and Unlisten gives that up: they neither block nor call back. A second
-// channel of the name has the server asked once more.
-func (c *Counter) Listen() {
+// subscribe subscribes to the channel, once more perhaps, or gives it up: that neither blocks nor calls back.
+func (c *Counter) subscribe() {
+	seq := c.core.Channel()
+	if seq == c.asked {
+		return
+	}
+	if c.asked = seq; seq == 0 {
+		c.unsubscribe(&c.former)
+		c.unsubscribe(&c.sub)
+		return
+	}
 	c.sub, c.former = &counterSubscription{c: c}, c.sub
 	c.sub.Init(c.channel, c.sub)
 	c.sh.Table.Client.Subscribe(&c.sub.Channel)
-}
-
-func (c *Counter) Unlisten() {
-	c.unsubscribe(&c.former)
-	c.unsubscribe(&c.sub)
 }
 
 func (c *Counter) unsubscribe(e **counterSubscription) {
@@ -194,16 +214,12 @@ func (c *Counter) unsubscribe(e **counterSubscription) {
 	}
 }
 
-func (c *Counter) Refused(why error, forGood bool) { c.sh.Table.noteRefusal(why, forGood) }
-
-func (c *Counter) Idle() {
-	delete(c.sh.counts, CounterKey{c.core.Name, c.core.Kind})
-	c.sh.emptied()
-}
-
 // Fire implements wheel.Task.
 func (c *Counter) Fire(_ *wheel.Timer, now clock.Instant) {
-	c.transition(func(core *counter.Counter, rd *counter.Ready) { core.Fired(now, rd) })
+	c.transition(func(core *counter.Counter, rd *counter.Ready) {
+		c.at = 0
+		core.Fired(now, rd)
+	})
 }
 
 // ChannelEvent implements resp.ChannelHandler.
@@ -235,14 +251,14 @@ func (c *Counter) Unwanted() *bool { return &c.cancelled }
 func (c *Counter) Status() (urgent bool, route uint64) {
 	c.sh.Lock()
 	defer c.sh.Unlock()
-	return c.core.Urgent(), c.route
+	return c.core.Urgent(), c.core.Route
 }
 
 func (c *Counter) Advance(by *lock.Throttle) recovery.Outcome {
 	sends := false
 	c.transition(func(core *counter.Counter, rd *counter.Ready) {
 		core.Reconnected(rd)
-		if sends = rd.Send != nil; sends {
+		if sends = rd.Send; sends {
 			c.throttle = by
 		}
 	})

@@ -41,7 +41,7 @@ func (c *Counter) Priority() resp.Priority {
 func (c *Counter) Wanted() bool {
 	c.sh.Lock()
 	defer c.sh.Unlock()
-	return c.core.Cmd.Wanted(c.Now())
+	return c.core.Cmd.Wanted(c.sh.Now())
 }
 
 // Complete implements resp.Request.
@@ -49,18 +49,17 @@ func (c *Counter) Complete(reply resp.Reply) {
 	defer invariants.FailStop()
 	o := readCount(&c.core.Cmd, reply)
 	if o.Now == 0 {
-		o.Now = c.Now()
+		o.Now = c.sh.Now()
 	}
 	var rd counter.Ready
 	c.sh.Lock()
 	throttle := c.throttle
 	c.throttle = nil
 	c.core.Replied(&o, &rd)
-	c.sh.Unlock()
+	c.sh.UnlockCount(&rd)
 	if throttle != nil {
 		c.sh.Table.Recovery.Answered(throttle, o.Verdict.Answered())
 	}
-	c.sh.Table.ApplyCount(&rd)
 }
 
 // readCount reads the reply of a command.

@@ -89,7 +89,7 @@ func (t *Table) Init(cfg Config) {
 		s := &t.shards[i]
 		s.Table = t
 		s.Locks.Init(s, &t.Lock, kind.Traits())
-		if t.Lock.HandOvers != 0 {
+		if s.counters.Port = s; t.Lock.HandOvers != 0 {
 			s.counters.Turn = t.Lock.HandOverFor
 		}
 	}
