@@ -25,7 +25,7 @@
 //	Release                             Permits.Release
 //	a reply                             Replied
 //	the timer                           Fired
-//	the channel                         Subscribed, OnMessage, ConnectionLost, ChannelRefused
+//	the channel                         OnChannel, ChannelRefused
 //	a connection is back                Reconnected
 //	Shutdown, Close                     StopWaiting, End, Drop
 //

@@ -251,7 +251,7 @@ func TestNoMessageIsSleptOver(t *testing.T) {
 	l.ring()
 	l.wantSent("5 a1")
 	l.answer(0)
-	l.do(l.counter.ConnectionLost)
+	l.do(func(rd *Ready) { l.counter.OnChannel(serial.Lost, 0, false, rd) })
 	l.wantSent("")
 	l.resume() // paced
 	l.wantSent("6 a1")

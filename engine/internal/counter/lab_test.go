@@ -8,6 +8,8 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/clock"
+
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 // lab surrounds a Counter with a world in which nothing happens by itself: it is the Port of its shard.
@@ -200,11 +202,14 @@ func (l *lab) release(c *caller) *caller {
 // subscribed confirms what was asked for.
 func (l *lab) subscribed() {
 	l.t.Helper()
-	l.do(func(rd *Ready) { l.counter.Subscribed(true, rd) })
+	l.do(func(rd *Ready) { l.counter.OnChannel(serial.Confirmed, l.channel, false, rd) })
 }
 
 // announce has a message come that does not say that a latch is open.
-func (l *lab) announce() { l.t.Helper(); l.do(func(rd *Ready) { l.counter.OnMessage(false, rd) }) }
+func (l *lab) announce() {
+	l.t.Helper()
+	l.do(func(rd *Ready) { l.counter.OnChannel(serial.Message, 0, false, rd) })
+}
 
 func (l *lab) resume() {
 	l.t.Helper()

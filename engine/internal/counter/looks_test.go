@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 // While a cluster moves the slot, what needs the mark may have to wait. Who only looks need not.
@@ -94,7 +96,7 @@ func TestLooksAfterALostConnectionWaitForTheEndOfThePause(t *testing.T) {
 	l.fail(lock.RetryLater)
 	l.answer(2)
 	l.took()
-	l.do(l.counter.ConnectionLost)
+	l.do(func(rd *Ready) { l.counter.OnChannel(serial.Lost, 0, false, rd) })
 	l.wantSent("")
 	l.pauseOver()
 	l.wantSent("2 l3 v")

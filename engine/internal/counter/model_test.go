@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -245,7 +246,7 @@ func (h *history) step() {
 	case what == 5 && h.counter.alarm != 0 && h.random.IntN(4) == 0:
 		h.watch(h.ring)
 	case what == 6 && h.listens:
-		events := []func(){h.subscribed, h.announce, func() { h.do(h.counter.ConnectionLost) }, func() { h.do(func(rd *Ready) { h.counter.ChannelRefused(errLab, rd) }) }}
+		events := []func(){h.subscribed, h.announce, func() { h.do(func(rd *Ready) { h.counter.OnChannel(serial.Lost, 0, false, rd) }) }, func() { h.do(func(rd *Ready) { h.counter.ChannelRefused(errLab, rd) }) }}
 		h.watch(events[h.random.IntN(len(events))])
 	case what == 7 || what == 8:
 		h.call()

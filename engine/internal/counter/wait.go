@@ -73,36 +73,21 @@ func (t *Counter) firstWaits() {
 	}
 }
 
-// Subscribed is called when the server has confirmed the subscription. latest: the latest request
-// for it.
-func (t *Counter) Subscribed(latest bool, rd *Ready) {
+// OnChannel is called when something has happened to the channel: what was confirmed is a request of that number;
+// a message says that a latch is open.
+func (t *Counter) OnChannel(e serial.ChannelEvent, request uint64, open bool, rd *Ready) {
 	if !t.wait.Listening() {
 		return
 	}
-	if latest {
-		t.confirmedSeq = t.subscribeSeq
-	}
-	t.act(t.wait.Confirmed(), rd) // perhaps by another node, and a message was missed
-	if t.wait.Listening() {
-		t.listen() // for those who came meanwhile
-	}
-}
-
-// OnMessage is called when a message has come over the channel. zero: a latch has opened.
-func (t *Counter) OnMessage(zero bool, rd *Ready) {
-	if !t.wait.Listening() {
-		return
-	}
-	if zero && t.Kind == Latch {
+	switch {
+	case e == serial.Confirmed:
+		t.confirmedSeq = max(t.confirmedSeq, request)
+	case open && t.Kind == Latch:
 		t.opened(rd)
 	}
-	t.act(t.wait.Message(), rd)
-}
-
-// ConnectionLost is called when the connection of the channel was lost.
-func (t *Counter) ConnectionLost(rd *Ready) {
+	t.act(t.wait.Heard(e), rd) // a confirmation is perhaps by another node, and a message was missed
 	if t.wait.Listening() {
-		t.act(t.wait.Disconnected(), rd)
+		t.listen() // for those who came meanwhile
 	}
 }
 

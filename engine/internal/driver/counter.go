@@ -63,7 +63,6 @@ type Counter struct {
 	at        clock.Instant        // what it is set to
 	sub       *counterSubscription // nil: it does not listen
 	former    *counterSubscription // heard until sub is confirmed; mostly nil
-	asked     uint64               // counter.Channel, of sub
 	mark      string
 	channel   string
 	throttle  *lock.Throttle // of the command that is out
@@ -188,23 +187,21 @@ func (c *Counter) transition(do func(c *counter.Counter, rd *counter.Ready)) {
 // it was given up, and when there is another one.
 type counterSubscription struct {
 	resp.Channel
-	c *Counter
+	c       *Counter
+	request uint64 // counter.Channel
 }
 
 // subscribe subscribes to the channel, once more perhaps, or gives it up: that neither blocks nor calls back.
 func (c *Counter) subscribe() {
-	seq := c.core.Channel()
-	if seq == c.asked {
-		return
-	}
-	if c.asked = seq; seq == 0 {
+	switch request := c.core.Channel(); {
+	case request == 0:
 		c.unsubscribe(&c.former)
 		c.unsubscribe(&c.sub)
-		return
+	case c.sub == nil || request != c.sub.request:
+		c.sub, c.former = &counterSubscription{c: c, request: request}, c.sub
+		c.sub.Init(c.channel, c.sub)
+		c.sh.Table.Client.Subscribe(&c.sub.Channel)
 	}
-	c.sub, c.former = &counterSubscription{c: c}, c.sub
-	c.sub.Init(c.channel, c.sub)
-	c.sh.Table.Client.Subscribe(&c.sub.Channel)
 }
 
 func (c *Counter) unsubscribe(e **counterSubscription) {
@@ -229,17 +226,13 @@ func (e *counterSubscription) ChannelEvent(ev resp.ChannelEvent, message []byte,
 	c.transition(func(core *counter.Counter, rd *counter.Ready) {
 		switch {
 		case c.sub != e && c.former != e:
-		case ev == resp.Subscribed:
-			if c.sub == e {
-				c.unsubscribe(&c.former)
-			}
-			core.Subscribed(c.sub == e, rd)
-		case ev == resp.Message:
-			core.OnMessage(string(message) == "0", rd)
-		case ev == resp.Disconnected:
-			core.ConnectionLost(rd)
 		case ev == resp.Refused:
 			core.ChannelRefused(err, rd)
+		default:
+			if ev == resp.Subscribed && c.sub == e {
+				c.unsubscribe(&c.former)
+			}
+			core.OnChannel(channelEvents[ev], e.request, string(message) == "0", rd)
 		}
 	})
 }

@@ -125,17 +125,10 @@ func (w *Subscription) AlarmFired(rd *Ready) {
 	}
 }
 
-// Subscribed is called when the server has confirmed the subscription.
-func (w *Subscription) Subscribed(rd *Ready) {
+// OnChannel is called when something has happened to the channel.
+func (w *Subscription) OnChannel(e serial.ChannelEvent, rd *Ready) {
 	if !w.over() {
-		w.act(w.Confirmed(), rd)
-	}
-}
-
-// OnMessage is called when a message has come over the channel.
-func (w *Subscription) OnMessage(rd *Ready) {
-	if !w.over() {
-		w.act(w.Message(), rd)
+		w.act(w.Heard(e), rd)
 	}
 }
 
@@ -143,13 +136,6 @@ func (w *Subscription) OnMessage(rd *Ready) {
 func (r *Entry) Woken(rd *Ready) {
 	if w := r.sub; w != nil {
 		w.act(w.Event(false), rd)
-	}
-}
-
-// ConnectionLost is called when the connection of the channel was lost.
-func (w *Subscription) ConnectionLost(rd *Ready) {
-	if !w.over() {
-		w.act(w.Disconnected(), rd)
 	}
 }
 

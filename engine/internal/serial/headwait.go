@@ -56,6 +56,16 @@ const (
 	lingering                  // nobody waits: the alarm ends the subscription
 )
 
+// ChannelEvent is what happens to the channel of a name.
+type ChannelEvent uint8
+
+// The events. Each of them makes a head try that sleeps.
+const (
+	Confirmed ChannelEvent = iota // the server has confirmed the subscription
+	Message                       // a message has come
+	Lost                          // the connection was lost, and messages with it
+)
+
 // Action is what the caller does next.
 type Action uint8
 
@@ -190,36 +200,17 @@ func (w *HeadWait) Longest(most time.Duration, moving bool) time.Duration {
 	return most
 }
 
-// Confirmed notes that the server confirmed the subscription. After a lost
-// connection all its names are told so together, so that try is paced.
-func (w *HeadWait) Confirmed() Action {
-	if !w.listening { // it comes late
-		return Nothing
-	}
-	again := w.lost
-	w.gen++
-	w.confirmed, w.lost = true, false
-	return w.wake(again)
-}
-
-// Message notes that a message arrived.
-func (w *HeadWait) Message() Action {
+// Heard notes an event of the channel, unless that was given up.
+func (w *HeadWait) Heard(e ChannelEvent) Action {
 	if !w.listening {
 		return Nothing
 	}
-	w.gen++
-	return w.wake(false)
-}
-
-// Disconnected notes that the connection of the channel was lost, and messages
-// with it. The head tries, and polls until the channel is confirmed again.
-func (w *HeadWait) Disconnected() Action {
-	if !w.listening {
-		return Nothing
+	// All names of a connection that was lost, or is there again, are told so together.
+	paced := e == Lost || e == Confirmed && w.lost
+	if e != Message {
+		w.confirmed, w.lost = e == Confirmed, e == Lost
 	}
-	w.gen++
-	w.confirmed, w.lost = false, true
-	return w.wake(true)
+	return w.Event(paced)
 }
 
 // Event notes any other event that makes the head try, paced if many names may have it together.

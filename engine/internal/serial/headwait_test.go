@@ -126,11 +126,11 @@ func apply(w *HeadWait, e event) (Action, time.Duration, bool) {
 		a, d := w.Refused(ttls[e])
 		return a, d, true
 	case confirmed:
-		return w.Confirmed(), 0, true
+		return w.Heard(Confirmed), 0, true
 	case message:
-		return w.Message(), 0, true
+		return w.Heard(Message), 0, true
 	case disconnected:
-		return w.Disconnected(), 0, true
+		return w.Heard(Lost), 0, true
 	case alarm:
 		return w.Alarm(), 0, true
 	case reset:
@@ -209,9 +209,9 @@ func TestListenAsksForOneSubscription(t *testing.T) {
 func ExampleHeadWait() {
 	var w HeadWait
 	w.Listen()
-	w.Confirmed()
+	w.Heard(Confirmed)
 	w.Sent()                          // the try executes at the server: refused
-	w.Message()                       // the holder released; this overtakes the refusal
+	w.Heard(Message)                  // the holder released; this overtakes the refusal
 	action, _ := w.Refused(time.Hour) // nobody would ever wake us
 	fmt.Println(action == Try, w.Ready())
 	// Output: true true
@@ -222,10 +222,10 @@ func TestOnlyTheAlarmEndsATurnThatIsSkipped(t *testing.T) {
 	t.Parallel()
 	var w HeadWait
 	w.Listen()
-	w.Confirmed()
+	w.Heard(Confirmed)
 	w.Skip(0, 0)
-	for what, event := range map[string]func() Action{"a message": w.Message, "a lost connection": w.Disconnected, "a confirmation": w.Confirmed} {
-		if action := event(); action != Nothing || w.Ready() {
+	for what, event := range map[string]ChannelEvent{"a message": Message, "a lost connection": Lost, "a confirmation": Confirmed} {
+		if action := w.Heard(event); action != Nothing || w.Ready() {
 			t.Errorf("%s: action %d", what, action)
 		}
 	}
