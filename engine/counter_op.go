@@ -196,7 +196,7 @@ func (a *counterOp[T]) cancel(ctx context.Context) {
 // The methods below implement counter.OpPort.
 
 func (a *counterOp[T]) Granted() *counter.Permits {
-	a.permits = newPermits(a.count, a.n)
+	a.permits = newPermits(a.count)
 	a.permits.seen = a.seen
 	return &a.permits.Permits
 }

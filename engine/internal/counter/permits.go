@@ -10,7 +10,7 @@ type Permits struct {
 	Port PermitsPort
 	N    int64
 
-	counter *Counter
+	counter *Counter // nil: they are none, and nobody was asked
 	place   waitq.Elem[*Permits]
 	why     error // why they are not held any more
 }
@@ -33,7 +33,7 @@ func (op *Op) grant(rd *Ready) {
 	op.end(op.N, nil, rd)
 }
 
-// Release gives the permits back, once. The verdict of that comes to the op.
+// Release gives the permits back, once. The verdict of that comes to the op, if that is admitted.
 func (p *Permits) Release(op *Op, rd *Ready) error {
 	switch {
 	case p.why == lockerr.ErrReleased:
@@ -42,6 +42,9 @@ func (p *Permits) Release(op *Op, rd *Ready) error {
 		return p.why
 	}
 	p.end(lockerr.ErrReleased)
+	if p.counter == nil {
+		return nil
+	}
 	p.counter.Shard.Count.Released++
 	op.N = p.N
 	p.counter.Admit(op, rd)
@@ -57,8 +60,10 @@ func (p *Permits) revoke() {
 
 func (p *Permits) end(why error) {
 	p.why = why
-	p.counter.held.Remove(&p.place)
-	p.counter.Shard.Count.Held--
+	if p.counter != nil {
+		p.counter.held.Remove(&p.place)
+		p.counter.Shard.Count.Held--
+	}
 	p.Port.Ended()
 }
 

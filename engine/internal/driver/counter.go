@@ -133,19 +133,15 @@ func counterOf(t *counter.Counter) *Counter { return t.Handle.(*Counter) }
 
 // UnlockCount gives the shard's lock back, and does what transitions of a count have left to be done.
 func (s *Shard) UnlockCount(rd *counter.Ready) {
-	if rd.Counter == nil {
-		s.Unlock()
-		rd.Deliver()
-		return
+	if rd.Counter != nil {
+		counterOf(rd.Counter).apply(rd)
 	}
-	c := counterOf(rd.Counter)
-	c.apply(rd)
 	s.Unlock()
 	if rd.Send {
-		s.Table.Client.Submit(c.core.Route, c)
+		s.Table.Client.Submit(rd.Counter.Route, counterOf(rd.Counter))
 	}
 	if rd.Disconnected {
-		s.Table.Recovery.Add(c)
+		s.Table.Recovery.Add(counterOf(rd.Counter))
 	}
 	rd.Deliver()
 }
