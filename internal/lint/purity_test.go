@@ -31,7 +31,7 @@ var pure = map[string][]string{
 		"engine/internal/lock", "engine/internal/serial", "engine/internal/waitq", "engine/internal/lockerr", "internal/clock",
 	},
 	"engine/internal/waitq":               {"cmp", "slices"},
-	"engine/internal/serial":              {"time"},
+	"engine/internal/serial":              {"time", "internal/clock"},
 	"engine/internal/recovery/reply.go":   {"time", "engine/internal/lock", "engine/internal/script"},
 	"engine/internal/recovery/backlog.go": {"slices", "time", "engine/internal/lock", "internal/clock"},
 	"engine/internal/recovery/ring.go":    {"slices", "time", "engine/internal/kind", "internal/clock"},

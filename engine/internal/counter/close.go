@@ -19,7 +19,7 @@ func (t *Counter) failNew(rd *Ready) {
 		op.end(0, lockerr.ErrClosed, rd)
 	}
 	for op := range t.calls.All() {
-		if op.Kind != Release && !op.taken && (op.Kind != CountDown || t.Shard.Phase == lock.Closed) {
+		if op.Kind != Release && !op.taken && (op.Kind != CountDown || t.Shard.Locks.Phase == lock.Closed) {
 			op.end(0, lockerr.ErrClosed, rd)
 		}
 	}
@@ -37,7 +37,7 @@ func (t *Counter) End(rd *Ready) {
 func (t *Counter) Drop(rd *Ready) {
 	for p := range t.held.All() {
 		p.end(lockerr.ErrClosed)
-		t.Shard.Count.Revoked++
+		t.Shard.Locks.Count.Lost[lock.EngineClosed]++
 	}
 	t.drop(rd)
 	t.Advance(rd)

@@ -187,12 +187,12 @@ func (t *Counter) attempt() {
 //	                         granted  ----------->
 //	acquire  ------------->  refused, waits for a message
 func (t *Counter) turnOver() bool {
-	turn, now := t.Shard.Turn, t.Shard.Now()
+	cfg, now := t.Shard.Locks.Config, t.Shard.Locks.Now()
 	switch {
-	case turn == 0:
+	case cfg.HandOvers == 0 || cfg.HandOverFor == 0:
 		return true
 	case t.turnEnds == 0:
-		t.turnEnds = now.Add(turn)
+		t.turnEnds = now.Add(cfg.HandOverFor)
 	case now > t.turnEnds:
 		t.turnEnds, t.Cmd.yields = 0, true
 		return true
@@ -300,7 +300,7 @@ func (t *Counter) giveUp(why error, rd *Ready) {
 		is = append(is, lockerr.ErrUnavailable, why)
 	}
 	unknown := lockerr.Wrap(is...)
-	t.Shard.Count.Unknown++
+	t.Shard.Locks.Count.Unknown++
 	t.failTaken(unknown, rd)
 	t.clear()
 }
@@ -321,7 +321,7 @@ func (t *Counter) denied(o *Outcome, rd *Ready) {
 	}
 	if c.doubt { // an earlier copy may have been executed
 		why = lockerr.Wrap(lockerr.ErrOutcomeUnknown, o.Err)
-		t.Shard.Count.Unknown++
+		t.Shard.Locks.Count.Unknown++
 	}
 	t.failTaken(why, rd)
 	t.clear()

@@ -97,7 +97,7 @@ func (rd *Ready) Deliver() {
 // Admit takes an op, and sends what can be sent.
 func (t *Counter) Admit(op *Op, rd *Ready) {
 	op.counter, op.since = t, t.sent
-	t.Shard.Count.Pending++
+	t.Shard.Locks.Count.Pending++
 	if op.waits() {
 		if t.waiters.Len() == 0 {
 			t.firstWaits()
@@ -141,7 +141,7 @@ func (t *Counter) next(rd *Ready) {
 	if c.out || t.blocked == serial.Disconnected || t.blocked == serial.BackingOff {
 		return
 	}
-	if c.tooOld(t.Shard.Now()) {
+	if c.tooOld(t.Shard.Locks.Now()) {
 		t.giveUp(nil, rd)
 	}
 	if !c.doubt && !t.choose() {
@@ -201,7 +201,7 @@ func (t *Counter) Fired(now clock.Instant, rd *Ready) {
 // may be asked during the pause by who only looks, as long as it answers that.
 func (t *Counter) pause(why serial.Blocked, now clock.Instant, moving bool) {
 	if t.blocked.Block(why) {
-		t.pauseEnds = now.Add(t.pauses.Pause(moving, t.Shard))
+		t.pauseEnds = now.Add(t.pauses.Pause(moving, t.Shard.Locks))
 	}
 }
 

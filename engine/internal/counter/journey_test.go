@@ -188,8 +188,8 @@ func TestWhatIsGrantedToNobodyIsGivenBack(t *testing.T) {
 	l.wantSent("2 r4")
 	l.answer(1)
 	l.wantRest()
-	if l.shard.Count.Acquired != 0 || l.shard.Count.NotAcquired != 1 {
-		t.Errorf("%+v", l.shard.Count)
+	if l.locks.Count.Acquired != 0 || l.locks.Count.NotAcquired != 1 {
+		t.Errorf("%+v", l.locks.Count)
 	}
 }
 
@@ -320,7 +320,7 @@ func TestATurnEnds(t *testing.T) {
 	l.release(a)
 	l.wantSent("3 r1 a1 a1")
 	l.answer(1, 1, 0)
-	l.now = l.now.Add(l.shard.Turn + time.Millisecond)
+	l.now = l.now.Add(l.cfg.HandOverFor + time.Millisecond)
 	l.release(b)
 	l.wantSent("4 r1")
 	l.answer(1)
@@ -348,7 +348,7 @@ func TestATurnIsNotSkippedForNobody(t *testing.T) {
 	c := l.ask("c", "a1")
 	l.release(a)
 	l.answer(1, 1, 0)
-	l.now = l.now.Add(l.shard.Turn + time.Millisecond)
+	l.now = l.now.Add(l.cfg.HandOverFor + time.Millisecond)
 	l.release(b)
 	l.answer(1)
 	l.took()
@@ -365,7 +365,7 @@ func TestATurnIsNotSkippedForNobody(t *testing.T) {
 func TestNoTurnAtAll(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
-	l.shard.Turn = 0
+	l.cfg.HandOverFor = 0
 	a := l.ask("a", "a1")
 	l.answer(1)
 	l.ask("b", "a1")
@@ -417,7 +417,7 @@ func TestClosing(t *testing.T) {
 	c := l.ask("c", "p1") // is out
 	d := l.ask("d", "p1")
 	l.took()
-	l.shard.Phase = lock.Closed
+	l.locks.Phase = lock.Closed
 	l.do(l.counter.StopWaiting)
 	if !errors.Is(b.why, lockerr.ErrClosed) || !errors.Is(d.why, lockerr.ErrClosed) || c.settled != 0 {
 		t.Fatal(b.why, d.why, c.settled)
@@ -438,7 +438,7 @@ func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
 	l := newLab(t, Latch)
 	a, b, c, d := l.ask("a", "c"), l.ask("b", "c"), l.ask("c", "v"), l.ask("d", "w")
 	l.took()
-	l.shard.Phase = lock.ShuttingDown
+	l.locks.Phase = lock.ShuttingDown
 	l.do(l.counter.StopWaiting)
 	if b.settled != 0 || !errors.Is(c.why, lockerr.ErrClosed) || !errors.Is(d.why, lockerr.ErrClosed) {
 		t.Errorf("the count down: %v, the look: %v, the await: %v", b.why, c.why, d.why)
@@ -449,7 +449,7 @@ func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
 	l.answer(1)
 	l.wantSent("3 c0")
 	f := l.ask("f", "c")
-	l.shard.Phase = lock.Closed
+	l.locks.Phase = lock.Closed
 	l.do(l.counter.StopWaiting)
 	l.answer(1)
 	if a.why != nil || b.why != nil || e.why != nil || !errors.Is(f.why, lockerr.ErrClosed) {
@@ -468,7 +468,7 @@ func TestDroppingLeavesNothing(t *testing.T) {
 	l.fail(lock.Unknown)
 	l.fail(lock.NotSent)
 	r := l.release(a)
-	l.shard.Phase = lock.Closed
+	l.locks.Phase = lock.Closed
 	l.do(l.counter.Drop)
 	if !errors.Is(r.why, lockerr.ErrOutcomeUnknown) {
 		t.Error(r.why)

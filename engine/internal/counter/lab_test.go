@@ -12,10 +12,12 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
-// lab surrounds a Counter with a world in which nothing happens by itself: it is the Port of its shard.
+// lab surrounds a Counter with a world in which nothing happens by itself: its shard has the world of port.
 type lab struct {
 	t       *testing.T
 	counter *Counter
+	locks   lock.Shard
+	cfg     lock.Config
 	shard   Shard
 	now     clock.Instant
 	trouble error
@@ -35,15 +37,22 @@ type lab struct {
 }
 
 func newLab(t *testing.T, k Kind) *lab {
-	l := &lab{t: t, now: clock.Instant(time.Hour), shard: Shard{Turn: 10 * time.Millisecond}}
-	l.shard.Port = l
+	l := &lab{t: t, now: clock.Instant(time.Hour), cfg: lock.Config{HandOvers: 10, HandOverFor: 10 * time.Millisecond}}
+	l.locks.Init(port{l: l}, &l.cfg, nil)
+	l.shard.Locks = &l.locks
 	l.counter = &Counter{Shard: &l.shard, Name: "n", Kind: k}
 	return l
 }
 
-func (l *lab) Now() clock.Instant                 { return l.now }
-func (l *lab) Draw(d time.Duration) time.Duration { return d / 2 }
-func (l *lab) Lane(uint64) (bool, error)          { return l.trouble == nil, l.trouble }
+// port is the lock.Port of its shard. Counters ask it for no more than this.
+type port struct {
+	lock.Port
+	l *lab
+}
+
+func (p port) Now() clock.Instant                 { return p.l.now }
+func (p port) Draw(d time.Duration) time.Duration { return d / 2 }
+func (p port) Lane(uint64) (bool, error)          { return p.l.trouble == nil, p.l.trouble }
 
 // caller is one who asked for something.
 type caller struct {
@@ -245,7 +254,7 @@ func (l *lab) fired() {
 // wantRest fails the test unless nothing is left.
 func (l *lab) wantRest() {
 	l.t.Helper()
-	if !l.counter.Out || l.idle != 1 || l.timer != 0 || l.listens || l.stalled || l.shard.Count.Pending != 0 || l.shard.Count.Held != 0 {
+	if !l.counter.Out || l.idle != 1 || l.timer != 0 || l.listens || l.stalled || l.locks.Count.Pending != 0 || l.locks.Count.Held != 0 {
 		l.t.Errorf("something is left: %+v, %+v", l.counter.View(), l)
 	}
 }

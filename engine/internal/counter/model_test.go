@@ -181,9 +181,9 @@ func (h *history) over(o Outcome) {
 
 // watch notes whether a command is given up.
 func (h *history) watch(do func()) {
-	before := h.shard.Count.Unknown
+	before := h.locks.Count.Unknown
 	do()
-	if h.shard.Count.Unknown != before {
+	if h.locks.Count.Unknown != before {
 		h.unknown = append(h.unknown, h.cmd)
 	}
 }
@@ -379,7 +379,7 @@ func tell(t *testing.T, histories int, longest time.Duration) (doubt time.Durati
 			if !h.runs() {
 				t.Fatalf("seed %d of kind %d", seed, kind)
 			}
-			doubt, unknown = max(doubt, h.doubt), unknown+h.shard.Count.Unknown
+			doubt, unknown = max(doubt, h.doubt), unknown+h.locks.Count.Unknown
 		}
 	}
 	return doubt, unknown

@@ -62,10 +62,7 @@ func (op *Op) Completed() bool { return op.port == nil }
 func (op *Op) Counter() *Counter { return op.counter }
 
 // Refuse ends an op that is not admitted; without a reason it is done, and nothing is asked.
-func (op *Op) Refuse(s *Shard, why error, rd *Ready) {
-	if why != nil && op.Kind == Acquire {
-		s.Count.NotAcquired++
-	}
+func (op *Op) Refuse(why error, rd *Ready) {
 	op.ended = true
 	op.deliver(0, why, rd)
 }
@@ -111,7 +108,7 @@ func (op *Op) complete(answer int64, why error, rd *Ready) {
 	if op.port == nil {
 		return
 	}
-	n := &op.counter.Shard.Count
+	n := &op.counter.Shard.Locks.Count
 	n.Pending--
 	if why != nil && op.Kind == Acquire {
 		n.NotAcquired++
@@ -184,7 +181,7 @@ func (t *Counter) taken() error {
 
 // trouble is why the server does not answer; nil if it may.
 func (t *Counter) trouble() error {
-	if _, err := t.Shard.Lane(t.Route); err != nil {
+	if _, err := t.Shard.Locks.Lane(t.Route); err != nil {
 		return err
 	}
 	return t.refusal
@@ -194,7 +191,7 @@ func (t *Counter) trouble() error {
 func (op *Op) trouble() error {
 	t := op.counter
 	if t.blocked == readsOnly && op.reads() {
-		_, err := t.Shard.Lane(t.Route)
+		_, err := t.Shard.Locks.Lane(t.Route)
 		return err
 	}
 	return t.trouble()

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
@@ -27,7 +28,7 @@ func (op *Op) grant(rd *Ready) {
 	p := op.port.Granted()
 	p.counter, p.N, p.place.Value = t, op.N, p
 	t.held.PushBack(&p.place)
-	n := &t.Shard.Count
+	n := &t.Shard.Locks.Count
 	n.Acquired++
 	n.Held++
 	op.end(op.N, nil, rd)
@@ -45,7 +46,7 @@ func (p *Permits) Release(op *Op, rd *Ready) error {
 	if p.counter == nil {
 		return nil
 	}
-	p.counter.Shard.Count.Released++
+	p.counter.Shard.Locks.Count.Released++
 	op.N = p.N
 	p.counter.Admit(op, rd)
 	return nil
@@ -54,7 +55,7 @@ func (p *Permits) Release(op *Op, rd *Ready) error {
 // revoke gives them back because the engine is being closed.
 func (p *Permits) revoke() {
 	p.end(lockerr.ErrClosed)
-	p.counter.Shard.Count.Revoked++
+	p.counter.Shard.Locks.Count.Lost[lock.EngineClosed]++
 	p.counter.giveBack(p.N)
 }
 
@@ -62,7 +63,7 @@ func (p *Permits) end(why error) {
 	p.why = why
 	if p.counter != nil {
 		p.counter.held.Remove(&p.place)
-		p.counter.Shard.Count.Held--
+		p.counter.Shard.Locks.Count.Held--
 	}
 	p.Port.Ended()
 }

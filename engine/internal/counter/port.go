@@ -1,34 +1,14 @@
 package counter
 
-import (
-	"time"
+import "github.com/pawl-lock/pawl/engine/internal/lock"
 
-	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/internal/clock"
-)
-
-// Port is what surrounds the counters of a shard. Its methods are called under the shard's lock. They do not
-// block, run no code of a user, and do not call back.
-type Port interface {
-	Now() clock.Instant
-	// Draw returns a random part of d.
-	Draw(d time.Duration) time.Duration
-	// Lane reports whether the lane of a route has a connection, and what keeps it from having one.
-	Lane(route uint64) (up bool, trouble error)
-}
-
-// Shard is what the counters of a shard share. Its lock guards it.
+// Shard is what the counters of a shard share: with its locks the clock, the phase, and the statistics.
 type Shard struct {
-	Port
-	Phase lock.Phase
-	// Turn is how long permits may go from one to the next in this process before others
-	// get a chance; 0: no time at all.
-	Turn   time.Duration
-	Count  Counters
+	Locks  *lock.Shard
 	number uint64 // of the latest command
 }
 
-func (s *Shard) closing() bool { return s.Phase != lock.Open }
+func (s *Shard) closing() bool { return s.Locks.Phase != lock.Open }
 
 // nextNumber returns one that is higher than all before it.
 func (s *Shard) nextNumber() uint64 {
@@ -48,22 +28,4 @@ type OpPort interface {
 type PermitsPort interface {
 	// Ended: they were released, or the engine is being closed. It is called under the lock.
 	Ended()
-}
-
-// Counters are one shard's part of the statistics, guarded by its lock.
-type Counters struct {
-	Held, Pending                 int
-	Acquired, Released            uint64
-	NotAcquired, Unknown, Revoked uint64 // Revoked: by Close
-}
-
-// Add adds those of another shard.
-func (c *Counters) Add(o *Counters) {
-	c.Held += o.Held
-	c.Pending += o.Pending
-	c.Acquired += o.Acquired
-	c.Released += o.Released
-	c.NotAcquired += o.NotAcquired
-	c.Unknown += o.Unknown
-	c.Revoked += o.Revoked
 }

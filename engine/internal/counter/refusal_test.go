@@ -108,7 +108,7 @@ func TestDropInAPause(t *testing.T) {
 			b = l.ask("b", "w")
 			l.answer(2)
 		}
-		l.shard.Phase = lock.Closed
+		l.locks.Phase = lock.Closed
 		l.do(l.counter.Drop)
 		if a.settled != 1 || b != nil && b.settled != 1 {
 			t.Error("they wait still")

@@ -89,6 +89,6 @@ func (t *Counter) refuse(op *Op, answer int64, rd *Ready) {
 func (t *Counter) sleep(o *Outcome) {
 	if action, _ := t.wait.Refused(-1); action == serial.Sleep && t.waiters.Len() > 0 {
 		t.listen() // the confirmation is an event: it makes the first try again
-		t.alarm = o.Now.Add(serial.Spread(t.wait.Longest(LookEvery, o.Moving), t.Shard))
+		t.alarm = o.Now.Add(serial.Spread(t.wait.Longest(LookEvery, o.Moving), t.Shard.Locks))
 	}
 }

@@ -55,7 +55,7 @@ func (t *Counter) nobodyWaits() {
 	case !t.wait.Listening(), t.Shard.closing():
 		t.unlisten()
 	case t.wait.Linger():
-		t.alarm = t.Shard.Now().Add(serial.LingerFor)
+		t.alarm = t.Shard.Locks.Now().Add(serial.LingerFor)
 	}
 }
 

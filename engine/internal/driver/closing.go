@@ -37,7 +37,6 @@ func (t *Table) enter(p lock.Phase) {
 		s := &t.shards[i]
 		s.Lock()
 		s.Locks.Phase = max(s.Locks.Phase, p)
-		s.counters.Phase = s.Locks.Phase
 		s.Unlock()
 	}
 }

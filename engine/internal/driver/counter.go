@@ -88,11 +88,9 @@ func (s *Shard) Count(k CounterKey, route uint64) *Counter {
 // FitsCount reports whether the name is in use as no lock, nor as another sort of count: all of them
 // are the same key. What only lingers is not in use. The caller holds the lock.
 func (s *Shard) FitsCount(k CounterKey) bool {
-	if _, used := s.Locks.FamilyOf(k.Name); used {
-		return false
-	}
+	_, locked := s.Locks.FamilyOf(k.Name)
 	c := s.countInUse(k.Name)
-	return c == nil || c.core.Kind == k.Kind
+	return !locked && (c == nil || c.core.Kind == k.Kind)
 }
 
 // UsedAs says what the name is in use as, for people; empty if it is not in use. The caller holds the

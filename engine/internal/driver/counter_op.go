@@ -70,7 +70,12 @@ func (a *CounterOp) Cancel(s lockerr.Cancel) bool {
 
 // Refuse ends an operation that is not admitted; without a reason it is done, and nothing is asked. The caller holds
 // the lock.
-func (a *CounterOp) Refuse(why error, rd *counter.Ready) { a.Op.Refuse(&a.Shard.counters, why, rd) }
+func (a *CounterOp) Refuse(why error, rd *counter.Ready) {
+	if why != nil && a.Kind == counter.Acquire {
+		a.Shard.Locks.Count.NotAcquired++
+	}
+	a.Op.Refuse(why, rd)
+}
 
 // Unbound is called when the operation has its verdict: nothing gives it up any more.
 func (a *CounterOp) Unbound() {

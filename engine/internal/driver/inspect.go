@@ -56,7 +56,7 @@ func (t *Table) Busy() (now bool, sofar uint64) {
 		s := &t.shards[i]
 		s.Lock()
 		now = now || s.len() > 0
-		sofar += s.Locks.Count.Acquired + s.Locks.Count.NotAcquired + s.counters.Count.Acquired + s.counters.Count.NotAcquired
+		sofar += s.Locks.Count.Acquired + s.Locks.Count.NotAcquired
 		s.Unlock()
 	}
 	return now, sofar

@@ -3,7 +3,6 @@ package driver
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
@@ -89,9 +88,7 @@ func (t *Table) Init(cfg Config) {
 		s := &t.shards[i]
 		s.Table = t
 		s.Locks.Init(s, &t.Lock, kind.Traits())
-		if s.counters.Port = s; t.Lock.HandOvers != 0 {
-			s.counters.Turn = t.Lock.HandOverFor
-		}
+		s.counters.Locks = &s.Locks
 	}
 }
 
@@ -164,15 +161,14 @@ func (t *Table) Verb() string {
 	return "PUBLISH"
 }
 
-// Counters are the statistics of the locks and counts of all shards.
-func (t *Table) Counters() (locks lock.Counters, counts counter.Counters) {
+// Counters are the statistics of all shards.
+func (t *Table) Counters() (all lock.Counters) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Lock()
-		l, c := s.Locks.Count, s.counters.Count
+		c := s.Locks.Count
 		s.Unlock()
-		locks.Add(&l)
-		counts.Add(&c)
+		all.Add(&c)
 	}
-	return locks, counts
+	return all
 }

@@ -158,7 +158,7 @@ var mutants = []mutant{
 	{"internal/counter/close.go", "\t\tp.revoke()\n", "\t\t_ = p\n", "Close gives permits back"},
 	{"internal/counter/wait.go", "\tt.act(t.wait.Heard(e), rd)", "\tif e == serial.Message {\n\t\treturn\n\t}\n\tt.act(t.wait.Heard(e), rd)", "a message wakes the first who waits"},
 	{"internal/counter/op.go", "\t\tt.wait.Wake() // the next one may want less\n", "", "when the first leaves the next one tries: it may want less"},
-	{"internal/counter/counter.go", "\tif c.tooOld(t.Shard.Now()) {\n", "\tif c.doubt {\n", "a doubt is repeated before it is given up"},
+	{"internal/counter/counter.go", "\tif c.tooOld(t.Shard.Locks.Now()) {\n", "\tif c.doubt {\n", "a doubt is repeated before it is given up"},
 	{"internal/driver/counter.go", "\tif rd.Disconnected {\n", "\tif false {\n", "a count that could not send goes on later"},
 	{"internal/counter/op.go", "op.taken && op.Kind != Acquire && !op.reads()", "op.taken && op.Kind != Acquire && op.Kind != Add && !op.reads()", "who gives an AddPermits up that is out is told that nobody knows"},
 	{"counters.go", "what: counter.Drain,", "what: counter.Get,", "Drain takes what it says"},
@@ -273,7 +273,7 @@ var mutants = []mutant{
 
 	// Of the attack on removals and refusals.
 	{"internal/counter/command.go", "\t\t\t\twhy = readsOnly\n", "", "rare: who only looks does not wait behind what is refused"},
-	{"internal/counter/close.go", " && (op.Kind != CountDown || t.Shard.Phase == lock.Closed)", " && lock.Closed != 0", "rare: a latch is counted down during a Shutdown"},
+	{"internal/counter/close.go", " && (op.Kind != CountDown || t.Shard.Locks.Phase == lock.Closed)", " && lock.Closed != 0", "rare: a latch is counted down during a Shutdown"},
 	{"internal/lock/queue.go", "\tcase w.stage == racing: // called since it asked\n\t\tw.Reset()\n\t\treturn true\n", "\tcase w.stage == racing: // called since it asked\n\t\tw.stage = asking\n", "a call outlives the older answer of a try that is out"},
 	{"internal/lock/queue.go", "\t\tw.listen() // the confirmation makes the head try\n", "", "who is called to the front listens for releases"},
 	{"internal/lock/queue.go", "\t\tif !r.withdraws() {\n\t\t\tr.compensatePlace(w.kind)\n\t\t\tr.Advance(rd)\n\t\t}\n", "", "rare: who is called, and waits no more, gives the place up"},
