@@ -157,7 +157,7 @@ var mutants = []mutant{
 	{"internal/counter/op.go", "\tif op.Kind == Release {\n", "\tif false {\n", "a release goes on without its caller"},
 	{"internal/counter/close.go", "\t\tp.revoke()\n", "\t\t_ = p\n", "Close gives permits back"},
 	{"internal/counter/wait.go", "\tt.act(t.wait.Heard(e), rd)", "\tif e == serial.Message {\n\t\treturn\n\t}\n\tt.act(t.wait.Heard(e), rd)", "a message wakes the first who waits"},
-	{"internal/counter/op.go", "\t\tt.wait.Wake() // the next one may want less\n", "", "when the first leaves the next one tries: it may want less"},
+	{"internal/serial/headwait.go", "func (w *HeadWait) Wake() { w.wake(false) }", "func (w *HeadWait) Wake() {}", "when the first leaves the next one tries: it may want less"},
 	{"internal/counter/counter.go", "\tif c.tooOld(t.Shard.Locks.Now()) {\n", "\tif c.doubt {\n", "a doubt is repeated before it is given up"},
 	{"internal/driver/counter.go", "\tif rd.Disconnected {\n", "\tif false {\n", "a count that could not send goes on later"},
 	{"internal/counter/op.go", "op.taken && op.Kind != Acquire && !op.reads()", "op.taken && op.Kind != Acquire && op.Kind != Add && !op.reads()", "who gives an AddPermits up that is out is told that nobody knows"},
