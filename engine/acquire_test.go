@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -28,7 +29,7 @@ func TestClose_LingeringSubscription_IsNotWaitedFor(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	if d := start.Elapsed(); d > lock.LingerFor*3/4 {
+	if d := start.Elapsed(); d > serial.LingerFor*3/4 {
 		t.Errorf("Close took %v", d)
 	}
 	clean(t, s)

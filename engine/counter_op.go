@@ -63,8 +63,6 @@ type counterOp[T any] struct {
 	ended   <-chan struct{} // of a caller who waits: the Done of its context
 	opts    options
 	permits *permits // that it was granted
-	value   T
-	err     error
 }
 
 // counterWaiter is an operation that its context cancels.
@@ -94,8 +92,11 @@ func newCounterOp[T any](c counterHandle, r counterSpec[T]) *counterOp[T] {
 func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T], waits bool) *counterOp[T] {
 	a := newCounterOp(c, r)
 	wait, err := a.check(ctx)
+	var rd counter.Ready
 	if err != nil {
-		a.refuse(err)
+		a.Shard.Lock()
+		a.Refuse(err, &rd)
+		a.Shard.UnlockCount(&rd)
 		return a
 	}
 	e := a.eng
@@ -105,21 +106,20 @@ func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T
 	} else {
 		e.counterWatches.Join(ctx, &a.watch)
 	}
-	var rd counter.Ready
 	a.Shard.Lock()
 	switch {
 	case a.Completed(): // its context has ended
 	case e.table.Closing() && (a.what != counter.CountDown || e.table.Closed()):
-		a.end(ErrClosed)
+		a.Refuse(ErrClosed, &rd)
 	case !a.Shard.FitsCount(c.key):
-		a.end(errKindConflict(a.Shard, c.key.Name))
+		a.Refuse(errKindConflict(a.Shard, c.key.Name), &rd)
 	case a.what == counter.Acquire && a.n == 0:
 		a.Granted()
-		a.end(nil)
+		a.Refuse(nil, &rd)
 	default:
 		if a.opts.outageGiven {
 			if why := a.Outage(c.route, a.opts.outage); why != nil {
-				a.end(lockerr.Wrap(ErrUnavailable, why))
+				a.Refuse(lockerr.Wrap(ErrUnavailable, why), &rd)
 				break
 			}
 		}
@@ -130,13 +130,7 @@ func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T
 		}
 		a.CounterOp.Admit(c.key, c.route, &rd)
 	}
-	admitted := a.Counter() != nil
-	a.Shard.Unlock()
-	e.table.ApplyCount(&rd)
-	if !admitted {
-		a.countFailed()
-		a.Deliver()
-	}
+	a.Shard.UnlockCount(&rd)
 	return a
 }
 
@@ -176,28 +170,6 @@ func (a *counterOp[T]) check(ctx context.Context) (wait time.Duration, err error
 	return wait, nil
 }
 
-// end gives an operation that does not begin its result. The caller holds the lock, if others know it.
-func (a *counterOp[T]) end(why error) {
-	a.Drop()
-	a.OnResult(0, why)
-}
-
-// refuse ends an operation before anybody knows it.
-func (a *counterOp[T]) refuse(why error) {
-	a.end(why)
-	a.countFailed()
-	a.Deliver()
-}
-
-// countFailed counts an Acquire that has failed without being asked for. No lock is held.
-func (a *counterOp[T]) countFailed() {
-	if a.what == counter.Acquire && a.err != nil {
-		a.Shard.Lock()
-		a.Shard.CountNotAcquired()
-		a.Shard.Unlock()
-	}
-}
-
 // await is the synchronous half: it waits for the verdict or for the context.
 func (a *counterOp[T]) await(ctx context.Context) (T, error) {
 	if !a.fut.complete.Load() && a.eng.world.Wait(a.fut.Done(), a.ended, nil) != 0 {
@@ -210,19 +182,17 @@ func (a *counterOp[T]) await(ctx context.Context) (T, error) {
 // The methods below implement counter.OpPort.
 
 func (a *counterOp[T]) Granted() *counter.Permits {
-	a.permits = newPermits(a.count, a.n)
+	a.permits = newPermits(a.count)
 	a.permits.seen = a.seen
 	return &a.permits.Permits
 }
 
-func (a *counterOp[T]) OnResult(answer int64, why error) {
-	a.value, a.err = a.verdict(a.permits, answer, why)
-}
-
-func (a *counterOp[T]) Deliver() {
+func (a *counterOp[T]) Complete(answer int64, why error) {
+	a.Unbound()
+	value, err := a.verdict(a.permits, answer, why)
 	a.watch.place.Leave(&a.watch)
-	a.seen.finishAsync(a.err)
-	a.fut.resolve(a.value, a.err)
+	a.seen.finishAsync(err)
+	a.fut.resolve(value, err)
 }
 
 // The methods below make an operation the source of its future.

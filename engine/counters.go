@@ -129,14 +129,12 @@ type Permits struct {
 type permits struct {
 	counter.Permits
 	count counterHandle
-	n     int
 	done  chan struct{}
-	given bool         // of no permits: they were given back
 	seen  *observation // nil: nobody observes
 }
 
-func newPermits(c counterHandle, n int) *permits {
-	p := &permits{count: c, n: n}
+func newPermits(c counterHandle) *permits {
+	p := &permits{count: c}
 	p.Port = p
 	return p
 }
@@ -145,7 +143,7 @@ func (p *permits) lock()   { p.count.home.table.Shard(p.count.route).Lock() }
 func (p *permits) unlock() { p.count.home.table.Shard(p.count.route).Unlock() }
 
 // Count returns their number.
-func (p *Permits) Count() int { return p.p.n }
+func (p *Permits) Count() int { return int(p.p.N) }
 
 // Done returns a channel that is closed when they are given back: when Release is called, or
 // by Close.
@@ -206,47 +204,25 @@ func (p *Permits) release(byUser bool) (a *counterOp[struct{}], ends bool) {
 	var rd counter.Ready
 	a.Shard.Lock()
 	ends = byUser && in.seen.claim()
-	err := in.giveBack(&a.Op, &rd)
-	if a.Counter() == nil {
-		a.end(err)
+	if err := in.Release(&a.Op, &rd); a.Counter() == nil {
+		a.Refuse(in.named(err), &rd)
 	}
-	admitted := a.Counter() != nil
-	a.Shard.Unlock()
-	a.eng.table.ApplyCount(&rd)
-	if !admitted {
-		a.Deliver()
-	}
+	a.Shard.UnlockCount(&rd)
 	if ends {
 		in.seen.reportHoldEnd()
 	}
 	return a, ends
 }
 
-// giveBack gives them back. The caller holds the lock.
-func (p *permits) giveBack(op *counter.Op, rd *counter.Ready) error {
-	switch err := p.err(); {
-	case err == ErrReleased:
-		return ErrNotHeld
-	case err != nil:
-		return err
-	case p.n == 0:
-		p.given = true
-		p.Ended()
-		return nil
-	}
-	return p.Release(op, rd)
-}
-
 // err says why they are not held any more. The caller holds the lock.
-func (p *permits) err() error {
-	switch err := p.Err(); {
-	case p.given:
-		return ErrReleased
-	case err == ErrClosed:
+func (p *permits) err() error { return p.named(p.Err()) }
+
+// named is an error of the core as users are told of it.
+func (p *permits) named(err error) error {
+	if err == ErrClosed {
 		return &LostError{Name: p.count.name, Reason: EngineClosed, what: p.count.what()}
-	default:
-		return err
 	}
+	return err
 }
 
 // Ended implements counter.PermitsPort.

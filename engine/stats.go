@@ -23,7 +23,7 @@ import (
 // and a waiter for a semaphore or a latch as an acquisition.
 type Stats struct {
 	// Held counts live holds, re-entries included. Waiting counts acquisitions without
-	// a result, InFlight commands without an answer, Channels subscribed channels of locks.
+	// a result, InFlight commands without an answer, Channels subscribed channels of n.
 	Held, Waiting, InFlight, Channels int
 	// OldestHold is how long the oldest hold has been held, permits of a Semaphore apart; 0 without one.
 	OldestHold time.Duration
@@ -69,23 +69,22 @@ type Stats struct {
 // Stats returns a snapshot. It visits every hold, which takes some 50 ns each: cheap, but not cheap
 // enough for a hot path.
 func (e *Engine) Stats() Stats {
-	locks, counts, client := e.table.Counters(), e.table.Counted(), e.table.Client.Stats()
+	n, client := e.table.Counters(), e.table.Client.Stats()
 	s := Stats{
-		Held: locks.Held + counts.Held, Waiting: locks.Pending + counts.Pending,
+		Held: n.Held, Waiting: n.Pending,
 		InFlight: client.InFlight, Channels: client.Channels,
 		OldestHold: e.table.OldestHold(),
-		Acquired:   locks.Acquired + counts.Acquired, Released: locks.Released + counts.Released, Renewed: locks.Renewed,
-		NotAcquired: locks.NotAcquired + counts.NotAcquired,
-		Lost:        make(map[LostReason]uint64), HandedOver: locks.HandedOver,
-		Compensations: locks.Compensations, InDoubt: locks.InDoubt,
-		UnknownOutcomes: locks.Unknown + counts.Unknown, NotAcked: locks.Unacked, Leaked: locks.Leaked,
+		Acquired:   n.Acquired, Released: n.Released, Renewed: n.Renewed,
+		NotAcquired: n.NotAcquired,
+		Lost:        make(map[LostReason]uint64), HandedOver: n.HandedOver,
+		Compensations: n.Compensations, InDoubt: n.InDoubt,
+		UnknownOutcomes: n.Unknown, NotAcked: n.Unacked, Leaked: n.Leaked,
 		EventsDropped: e.eventsDropped.Load(),
 		Commands:      client.Commands, Messages: client.Messages, BytesIn: client.BytesIn, BytesOut: client.BytesOut,
 		Redirects: client.Redirects, Reconnects: client.Reconnects,
 		WheelRebuilds: e.table.Timers.Stats().Rebuilds.Total(),
 	}
-	locks.Lost[EngineClosed] += counts.Revoked
-	for reason, n := range locks.Lost {
+	for reason, n := range n.Lost {
 		if n > 0 {
 			s.Lost[LostReason(reason)] = n
 		}

@@ -118,7 +118,7 @@ func TestObserver_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
 	r.Admit(&a.Request.Request, &rd)
 	r.Replied(&lock.Outcome{Sent: now, Now: now}, &rd)
 	a.Shard.Unlock()
-	e.table.Each((*lock.Entry).EndHold)
+	e.table.EndHolds()
 	rd.Send = nil // it has been answered
 	e.table.Apply(&rd)
 	leakCheck.want(t, "acquired", "lost: the engine was closed")

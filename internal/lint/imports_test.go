@@ -35,6 +35,7 @@ var layers = map[string]int{
 	"resp":                      5,
 
 	"engine/internal/waitq":    1,
+	"engine/internal/serial":   1,
 	"engine/internal/lockerr":  1,
 	"engine/internal/lock":     2,
 	"engine/internal/ctxwatch": 2,

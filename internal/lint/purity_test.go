@@ -20,7 +20,7 @@ import (
 var pure = map[string][]string{
 	"engine/internal/lock": {
 		"maps", "math", "slices", "sync/atomic", "time",
-		"engine/internal/waitq", "engine/internal/lockerr", "internal/clock",
+		"engine/internal/serial", "engine/internal/waitq", "engine/internal/lockerr", "internal/clock",
 	},
 	"engine/internal/quorum": {
 		"cmp", "math", "slices", "time",
@@ -28,9 +28,10 @@ var pure = map[string][]string{
 	},
 	"engine/internal/counter": {
 		"slices", "time",
-		"engine/internal/lock", "engine/internal/waitq", "engine/internal/lockerr", "internal/clock",
+		"engine/internal/lock", "engine/internal/serial", "engine/internal/waitq", "engine/internal/lockerr", "internal/clock",
 	},
-	"engine/internal/waitq":               {"cmp", "slices", "time"},
+	"engine/internal/waitq":               {"cmp", "slices"},
+	"engine/internal/serial":              {"time", "internal/clock"},
 	"engine/internal/recovery/reply.go":   {"time", "engine/internal/lock", "engine/internal/script"},
 	"engine/internal/recovery/backlog.go": {"slices", "time", "engine/internal/lock", "internal/clock"},
 	"engine/internal/recovery/ring.go":    {"slices", "time", "engine/internal/kind", "internal/clock"},

@@ -51,6 +51,7 @@ var noLeakCheck = map[string]string{
 	"engine/internal/driver":   "its tests start no goroutine",
 	"engine/internal/lock":     "starts no goroutine",
 	"engine/internal/waitq":    "starts no goroutine",
+	"engine/internal/serial":   "starts no goroutine",
 	"engine/internal/recovery": "starts no goroutine",
 	"internal/invariants":      "starts no goroutine",
 	"internal/house":           "starts no goroutine",

@@ -1,6 +1,10 @@
 package counter
 
-import "github.com/pawl-lock/pawl/engine/internal/lockerr"
+import (
+	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
+)
 
 // StopWaiting fails who waits, and what has not been sent; what gives permits back goes on.
 func (t *Counter) StopWaiting(rd *Ready) { t.Advance(rd) }
@@ -15,7 +19,7 @@ func (t *Counter) failNew(rd *Ready) {
 		op.end(0, lockerr.ErrClosed, rd)
 	}
 	for op := range t.calls.All() {
-		if op.Kind != Release && !op.taken && (op.Kind != CountDown || t.Port.Closed()) {
+		if op.Kind != Release && !op.taken && (op.Kind != CountDown || t.Shard.Locks.Phase == lock.Closed) {
 			op.end(0, lockerr.ErrClosed, rd)
 		}
 	}
@@ -33,7 +37,7 @@ func (t *Counter) End(rd *Ready) {
 func (t *Counter) Drop(rd *Ready) {
 	for p := range t.held.All() {
 		p.end(lockerr.ErrClosed)
-		t.Port.Counters().Revoked++
+		t.Shard.Locks.Count.Lost[lock.EngineClosed]++
 	}
 	t.drop(rd)
 	t.Advance(rd)
@@ -53,10 +57,6 @@ func (t *Counter) drop(rd *Ready) {
 		}
 	}
 	t.failNew(rd)
-	if t.blocked != notBlocked { // recovery or a timer finds it over
-		if t.blocked == disconnected {
-			t.Port.Unstalled()
-		}
-		t.blocked = notBlocked
-	}
+	t.unstall(rd)
+	t.blocked, t.pauseEnds = serial.NotBlocked, 0
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -37,6 +38,14 @@ type Command struct {
 
 // tooOld reports whether it is in doubt for so long that the mark may be gone soon.
 func (c *Command) tooOld(now clock.Instant) bool { return c.doubt && now >= c.since.Add(DoubtFor) }
+
+// doubtEnds is when it is given up; 0: it is out, or not in doubt.
+func (c *Command) doubtEnds() clock.Instant {
+	if c.out || !c.doubt {
+		return 0
+	}
+	return c.since.Add(DoubtFor)
+}
 
 // GivesBack reports whether it gives something back, or is in doubt: then it goes before those
 // that only ask.
@@ -80,7 +89,7 @@ func (t *Counter) choose() bool {
 		}
 	}
 	if len(c.Ops) == 0 && !c.Asks {
-		if t.blocked == notBlocked { // who was refused has gone
+		if t.blocked == serial.NotBlocked { // who was refused has gone
 			t.refusal = nil
 		}
 		return false
@@ -89,7 +98,7 @@ func (t *Counter) choose() bool {
 	c.no = t.sent
 	for _, op := range c.Ops {
 		if op.Kind != Get {
-			c.Number = t.Port.Number()
+			c.Number = t.Shard.nextNumber()
 			break
 		}
 	}
@@ -142,10 +151,7 @@ func (t *Counter) take(op *Op) {
 // takeAcquires takes the first waiters, if they may try, and then those who make one attempt.
 func (t *Counter) takeAcquires(gives bool) {
 	c := &t.Cmd
-	if t.skips {
-		return
-	}
-	if gives && t.waiters.Len() > 0 && t.turnOver() {
+	if t.waiters.Len() > 0 && (t.wait.Skips() || gives && t.turnOver()) {
 		return
 	}
 	if t.waiters.Len() > 0 && (t.wait.Ready() || gives || t.tries.Len() > 0) {
@@ -181,12 +187,12 @@ func (t *Counter) attempt() {
 //	                         granted  ----------->
 //	acquire  ------------->  refused, waits for a message
 func (t *Counter) turnOver() bool {
-	turn, now := t.Port.Turn(), t.Port.Now()
+	cfg, now := t.Shard.Locks.Config, t.Shard.Locks.Now()
 	switch {
-	case turn == 0:
+	case cfg.HandOvers == 0 || cfg.HandOverFor == 0:
 		return true
 	case t.turnEnds == 0:
-		t.turnEnds = now.Add(turn)
+		t.turnEnds = now.Add(cfg.HandOverFor)
 	case now > t.turnEnds:
 		t.turnEnds, t.Cmd.yields = 0, true
 		return true
@@ -232,8 +238,8 @@ func (t *Counter) Replied(o *Outcome, rd *Ready) {
 		t.doubt(o)
 	case v == lock.RetryLater:
 		t.refusal = o.Err
-		t.noteRefusal(o)
-		why := backingOff
+		t.noteRefusal(o, rd)
+		why := serial.BackingOff
 		if o.Begun && c.Number != 0 {
 			t.doubt(o)
 		}
@@ -245,17 +251,17 @@ func (t *Counter) Replied(o *Outcome, rd *Ready) {
 		}
 		t.pause(why, o.Now, o.Moving)
 	default:
-		t.noteRefusal(o)
+		t.noteRefusal(o, rd)
 		t.denied(o, rd)
 	}
 	t.Advance(rd)
 }
 
 // noteRefusal notes for Close that permits are not taken back.
-func (t *Counter) noteRefusal(o *Outcome) {
+func (t *Counter) noteRefusal(o *Outcome, rd *Ready) {
 	for _, op := range t.Cmd.Ops {
 		if op.Kind == Release {
-			t.Port.Refused(o.Err, o.Verdict != lock.RetryLater)
+			rd.Refused, rd.ForGood = o.Err, o.Verdict != lock.RetryLater
 			return
 		}
 	}
@@ -269,9 +275,9 @@ func (t *Counter) notSent(o *Outcome, rd *Ready) {
 	switch {
 	case o.Verdict == lock.Cancelled:
 	case o.Verdict == lock.LaneFull || o.Moving:
-		t.pause(backingOff, o.Now, false)
-	case t.block(disconnected):
-		rd.Disconnected = t
+		t.pause(serial.BackingOff, o.Now, false)
+	case t.blocked.Block(serial.Disconnected):
+		rd.Disconnected = true
 	}
 }
 
@@ -285,15 +291,6 @@ func (t *Counter) doubt(o *Outcome) {
 	if c.since == 0 {
 		c.since = o.Now
 	}
-	t.Port.DoubtUntil(c.since.Add(DoubtFor))
-}
-
-// DoubtOver gives a command up that has been in doubt for too long.
-func (t *Counter) DoubtOver(now clock.Instant, rd *Ready) {
-	if c := &t.Cmd; !c.out && c.tooOld(now) {
-		t.giveUp(t.trouble(), rd)
-		t.Advance(rd)
-	}
 }
 
 // giveUp tells that nobody knows what became of the command.
@@ -303,7 +300,7 @@ func (t *Counter) giveUp(why error, rd *Ready) {
 		is = append(is, lockerr.ErrUnavailable, why)
 	}
 	unknown := lockerr.Wrap(is...)
-	t.Port.Counters().Unknown++
+	t.Shard.Locks.Count.Unknown++
 	t.failTaken(unknown, rd)
 	t.clear()
 }
@@ -324,7 +321,7 @@ func (t *Counter) denied(o *Outcome, rd *Ready) {
 	}
 	if c.doubt { // an earlier copy may have been executed
 		why = lockerr.Wrap(lockerr.ErrOutcomeUnknown, o.Err)
-		t.Port.Counters().Unknown++
+		t.Shard.Locks.Count.Unknown++
 	}
 	t.failTaken(why, rd)
 	t.clear()
@@ -357,9 +354,6 @@ func (t *Counter) reset() {
 // clear ends a command.
 func (t *Counter) clear() {
 	c := &t.Cmd
-	if c.doubt {
-		t.Port.CancelDoubt()
-	}
 	if c.attempts {
 		t.wait.Reset()
 	}

@@ -1,8 +1,7 @@
 package counter
 
 import (
-	"time"
-
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -33,9 +32,12 @@ const (
 //  5. It is in the table (not Out) as long as anything is left: operations, permits, a
 //     command, a subscription, a pause.
 type Counter struct {
-	Port Port
-	Name string // as it stands on the server
-	Kind Kind
+	Shard  *Shard
+	Handle any    // the driver's
+	Name   string // as it stands on the server
+	Route  uint64
+	Kind   Kind
+	Out    bool
 
 	Cmd Command
 
@@ -44,56 +46,61 @@ type Counter struct {
 	tries   waitq.List[*Op] // Acquire, once
 	held    waitq.List[*Permits]
 
-	wait     waitq.HeadWait
-	linger   bool          // nobody waits; the alarm ends the subscription
-	skips    bool          // others get their turn; the alarm ends that
-	turnEnds clock.Instant // 0: it has not begun
+	wait    serial.HeadWait
+	blocked serial.Blocked
+	pauses  serial.Refusals
 
-	blocked      blocked
-	pauses       uint8  // refusals in a row, for the pause between them
+	alarm, pauseEnds clock.Instant // of wait, and of blocked; 0: not set
+	turnEnds         clock.Instant // 0: it has not begun
+
 	refusal      error  // why the server refuses for now
-	readsNext    bool   // what only looks is to be sent next, without the rest
 	sent         uint64 // commands so far
 	joinSeq      uint64 // waiters so far,
 	subscribeSeq uint64 // when the channel was asked for last,
 	confirmedSeq uint64 // and when what was confirmed was
+	readsNext    bool   // what only looks is to be sent next, without the rest
 	refused      bool   // the latest command that tried has refused a waiter
-	Out          bool
 }
 
-// blocked says why nothing of the name may be sent, or only looks.
-type blocked uint8
+// readsOnly is BackingOff of a server that may answer who only looks.
+const readsOnly = serial.OtherReasons
 
-const (
-	notBlocked   blocked = iota
-	disconnected         // no connection: recovery goes on with it
-	backingOff           // the server refuses for now: the timer of the pause goes on with it
-	readsOnly            // the same, but it may answer who only looks
-)
-
-// Ready are what a transition leaves to be done once the shard's lock is released: sending
-// the command or handing the name to recovery, then telling callers.
+// Ready is what the transitions of a counter leave to be done. First, before the shard's lock is given back: the
+// timer is set to Due, Channel is subscribed to or given up, and a counter that is Out is forgotten. Then, without
+// the lock: the command is sent, or recovery lists the name, and callers are told.
 type Ready struct {
-	Send         *Counter // whose Cmd is to be sent
-	Disconnected *Counter // for the recovery queue
+	Counter *Counter // nil: there was no transition
 
-	completed []OpPort // in order
+	Unstalled    bool  // recovery lists it, and it has nothing to send any more
+	NotPublished bool  // the server refused a message
+	Refused      error // why the server refused to take permits back
+	ForGood      bool  // and not only for now
+
+	Send         bool // Cmd
+	Disconnected bool // recovery is to list it
+	completed    []verdict
+}
+
+type verdict struct {
+	port   OpPort
+	answer int64
+	why    error
 }
 
 // Deliver tells the callers. No lock is held.
 func (rd *Ready) Deliver() {
-	for _, p := range rd.completed {
-		p.Deliver()
+	for _, v := range rd.completed {
+		v.port.Complete(v.answer, v.why)
 	}
 }
 
 // Admit takes an op, and sends what can be sent.
 func (t *Counter) Admit(op *Op, rd *Ready) {
 	op.counter, op.since = t, t.sent
-	t.Port.Counters().Pending++
+	t.Shard.Locks.Count.Pending++
 	if op.waits() {
 		if t.waiters.Len() == 0 {
-			t.stopLingering()
+			t.firstWaits()
 		}
 		t.joinSeq++
 		op.no = t.joinSeq
@@ -122,98 +129,102 @@ func (t *Counter) InUse() bool {
 // Advance chooses the next command, if none is out, and lets go of what is not needed any more.
 // It ends a transition.
 func (t *Counter) Advance(rd *Ready) {
-	if t.Port.Closing() {
+	if t.Shard.closing() {
 		t.failNew(rd)
 	}
-	if t.waiters.Len() == 0 { // then nobody skips a turn
-		t.turnEnds, t.skips = 0, false
-	}
 	t.next(rd)
-	t.finishTransition()
+	t.finishTransition(rd)
 }
 
 func (t *Counter) next(rd *Ready) {
 	c := &t.Cmd
-	if c.out || t.blocked == disconnected || t.blocked == backingOff {
+	if c.out || t.blocked == serial.Disconnected || t.blocked == serial.BackingOff {
 		return
 	}
-	if c.tooOld(t.Port.Now()) {
+	if c.tooOld(t.Shard.Locks.Now()) {
 		t.giveUp(nil, rd)
 	}
 	if !c.doubt && !t.choose() {
 		return
 	}
 	c.out = true
-	rd.Send = t
+	rd.Send = true
 }
 
 // finishTransition lets go of what is not needed any more: the subscription, if nobody waits, and the
 // whole, if nothing is left.
-func (t *Counter) finishTransition() {
-	if t.waiters.Len() == 0 {
-		t.keepLingering()
-	}
-	if t.InUse() || t.backsOff() || t.wait.Listening() || t.Out {
+func (t *Counter) finishTransition(rd *Ready) {
+	if t.Out {
 		return
 	}
-	if t.blocked == disconnected {
-		t.blocked = notBlocked
-		t.Port.Unstalled()
+	rd.Counter = t
+	if t.waiters.Len() == 0 {
+		t.nobodyWaits()
 	}
-	t.Port.Silence()
-	t.Out = true
-	t.Port.Idle()
+	if !t.InUse() && t.pauseEnds == 0 && !t.wait.Listening() {
+		t.unstall(rd)
+		t.Out = true
+	}
 }
 
-// pause holds the name back for a moment after a refusal, longer each time; not so if its slot
-// is being migrated, which ends by itself. A server that refuses writes, as one without memory,
+// Due is when Fired is to be called; 0: never.
+func (t *Counter) Due() clock.Instant {
+	at := t.alarm
+	for _, due := range [...]clock.Instant{t.pauseEnds, t.Cmd.doubtEnds()} {
+		if due != 0 && (at == 0 || due < at) {
+			at = due
+		}
+	}
+	return at
+}
+
+// Fired is called by the timer: a pause is over, a doubt, or what the head waits for.
+func (t *Counter) Fired(now clock.Instant, rd *Ready) {
+	if t.pauseEnds != 0 && t.pauseEnds <= now {
+		t.pauseEnds, t.blocked = 0, serial.NotBlocked
+	}
+	if at := t.Cmd.doubtEnds(); at != 0 && at <= now {
+		t.giveUp(t.trouble(), rd)
+	}
+	action := serial.Nothing
+	if t.alarm != 0 && t.alarm <= now {
+		if t.alarm = 0; t.wait.Lingers() {
+			t.unlisten()
+		} else {
+			action = t.wait.Alarm()
+		}
+	}
+	t.act(action, rd)
+}
+
+// pause holds the name back for a moment after a refusal. A server that refuses writes, as one without memory,
 // may be asked during the pause by who only looks, as long as it answers that.
-func (t *Counter) pause(why blocked, now clock.Instant, moving bool) {
-	if !t.block(why) {
-		return
+func (t *Counter) pause(why serial.Blocked, now clock.Instant, moving bool) {
+	if t.blocked.Block(why) {
+		t.pauseEnds = now.Add(t.pauses.Pause(moving, t.Shard.Locks))
 	}
-	t.pauses = min(t.pauses+1, 6)
-	d := 10 * time.Millisecond << t.pauses // 20 ms ... 640 ms
-	if moving {
-		d = min(d, movingLook)
-	}
-	t.Port.PauseUntil(now.Add(d/2 + t.Port.Draw(d/2)))
 }
 
 // blockReads ends the looks of a pause.
 func (t *Counter) blockReads() {
 	if t.blocked == readsOnly {
-		t.blocked = backingOff
-	}
-}
-
-func (t *Counter) backsOff() bool { return t.blocked == backingOff || t.blocked == readsOnly }
-
-// block keeps the name from sending, unless something does so already: then that goes on
-// with it.
-func (t *Counter) block(why blocked) bool {
-	if t.blocked != notBlocked {
-		return false
-	}
-	t.blocked = why
-	return true
-}
-
-// PauseOver ends a pause.
-func (t *Counter) PauseOver(rd *Ready) {
-	if t.backsOff() {
-		t.blocked = notBlocked
-		t.Advance(rd)
+		t.blocked = serial.BackingOff
 	}
 }
 
 // Reconnected goes on with a name that recovery lists.
 func (t *Counter) Reconnected(rd *Ready) {
-	if t.blocked == disconnected {
-		t.blocked = notBlocked
+	if t.blocked.Unblock(serial.Disconnected) {
 		t.Advance(rd)
 	}
 }
 
+// unstall is called when there is nothing to send any more.
+func (t *Counter) unstall(rd *Ready) {
+	if t.blocked.Unblock(serial.Disconnected) {
+		rd.Unstalled = true
+	}
+}
+
 // IsDisconnected reports whether recovery is to go on with it.
-func (t *Counter) IsDisconnected() bool { return t.blocked == disconnected }
+func (t *Counter) IsDisconnected() bool { return t.blocked == serial.Disconnected }

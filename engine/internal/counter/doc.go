@@ -17,15 +17,15 @@
 //
 // The package is pure, as package lock is: no socket, no goroutine, no lock and no code of a user.
 // A transition is a call under the lock of the name's shard, with a Ready that collects the
-// actions for the time after the lock. Timers and the subscription go through a Port.
+// actions for the time after the transition.
 //
 // Events, and the methods that are called for them under the shard's lock:
 //
 //	Acquire, CountDown, ...; their end  Admit, Cancel
 //	Release                             Permits.Release
 //	a reply                             Replied
-//	a timer                             AlarmFired, PauseOver, DoubtOver
-//	the channel                         Subscribed, OnMessage, ConnectionLost, ChannelRefused
+//	the timer                           Fired
+//	the channel                         OnChannel, ChannelRefused
 //	a connection is back                Reconnected
 //	Shutdown, Close                     StopWaiting, End, Drop
 //

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 func TestOneCommandAtATimeWithAllThatWaits(t *testing.T) {
@@ -94,10 +95,10 @@ func TestADoubtIsRepeatedAsItIs(t *testing.T) {
 	l.resume()
 	l.wantSent("1 a1")
 	l.fail(lock.RetryLater)
-	l.do(l.counter.PauseOver)
+	l.pauseOver()
 	l.wantSent("1 a1")
 	l.answer(1)
-	if a.permits == nil || b.permits != nil || l.doubts != 0 {
+	if a.permits == nil || b.permits != nil || l.counter.Cmd.doubtEnds() != 0 {
 		t.Fatal("a has no permits")
 	}
 	l.wantSent("2 p9 a1")
@@ -111,15 +112,15 @@ func TestADoubtIsGivenUpAfterAWhile(t *testing.T) {
 	l.fail(lock.Unknown)
 	l.took()
 	l.fail(lock.NotSent)
-	since := l.doubts
+	since := l.counter.Cmd.doubtEnds()
 	l.now = since.Add(-time.Millisecond)
-	l.do(func(rd *Ready) { l.counter.DoubtOver(l.now, rd) })
+	l.fired()
 	if a.settled != 0 {
 		t.Fatal("it is given up too soon")
 	}
 	l.now = since
 	l.trouble = errLab
-	l.do(func(rd *Ready) { l.counter.DoubtOver(l.now, rd) })
+	l.fired()
 	if !errors.Is(a.why, lockerr.ErrOutcomeUnknown) || !errors.Is(a.why, lockerr.ErrUnavailable) || c.settled != 0 {
 		t.Fatal(a.why, c.why)
 	}
@@ -137,8 +138,8 @@ func TestADoubtThatIsOutWhenItsTimeIsOver(t *testing.T) {
 		a := l.ask("a", "a1")
 		l.fail(lock.Unknown)
 		l.wantSent("1 a1, 1 a1")
-		l.now = l.doubts
-		l.do(func(rd *Ready) { l.counter.DoubtOver(l.now, rd) })
+		l.now = l.counter.Cmd.since.Add(DoubtFor)
+		l.fired()
 		if a.settled != 0 {
 			t.Fatal("it is given up while it is out")
 		}
@@ -165,7 +166,7 @@ func TestALookIsAskedAgain(t *testing.T) {
 	l.ask("a", "v")
 	l.fail(lock.Unknown)
 	l.wantSent("0 v0, 0 v0")
-	if l.doubts != 0 {
+	if l.counter.Cmd.doubtEnds() != 0 {
 		t.Error("it is in doubt")
 	}
 	l.answer(3)
@@ -187,8 +188,8 @@ func TestWhatIsGrantedToNobodyIsGivenBack(t *testing.T) {
 	l.wantSent("2 r4")
 	l.answer(1)
 	l.wantRest()
-	if l.counts.Acquired != 0 || l.counts.NotAcquired != 1 {
-		t.Errorf("%+v", l.counts)
+	if l.locks.Count.Acquired != 0 || l.locks.Count.NotAcquired != 1 {
+		t.Errorf("%+v", l.locks.Count)
 	}
 }
 
@@ -244,18 +245,18 @@ func TestNoMessageIsSleptOver(t *testing.T) {
 	l.announce()
 	l.wantSent("4 a1")
 	l.answer(0)
-	if sleeps := l.rings.Sub(l.now); sleeps > LookEvery || sleeps < LookEvery/2 {
+	if sleeps := l.counter.alarm.Sub(l.now); sleeps > LookEvery || sleeps < LookEvery/2 {
 		t.Errorf("it sleeps for %v", sleeps)
 	}
 	l.ring()
 	l.wantSent("5 a1")
 	l.answer(0)
-	l.do(l.counter.ConnectionLost)
+	l.do(func(rd *Ready) { l.counter.OnChannel(serial.Lost, 0, false, rd) })
 	l.wantSent("")
 	l.resume() // paced
 	l.wantSent("6 a1")
 	l.answer(0)
-	if sleeps := l.rings.Sub(l.now); sleeps > time.Second {
+	if sleeps := l.counter.alarm.Sub(l.now); sleeps > time.Second {
 		t.Errorf("it sleeps for %v without a channel", sleeps)
 	}
 }
@@ -319,7 +320,7 @@ func TestATurnEnds(t *testing.T) {
 	l.release(a)
 	l.wantSent("3 r1 a1 a1")
 	l.answer(1, 1, 0)
-	l.now = l.now.Add(l.turn + time.Millisecond)
+	l.now = l.now.Add(l.cfg.HandOverFor + time.Millisecond)
 	l.release(b)
 	l.wantSent("4 r1")
 	l.answer(1)
@@ -328,7 +329,7 @@ func TestATurnEnds(t *testing.T) {
 	l.wantSent("")
 	l.announce()
 	l.wantSent("")
-	if skips := l.rings.Sub(l.now); skips > yieldMost {
+	if skips := l.counter.alarm.Sub(l.now); skips > serial.YieldMost {
 		t.Errorf("it skips for %v", skips)
 	}
 	l.ring()
@@ -347,7 +348,7 @@ func TestATurnIsNotSkippedForNobody(t *testing.T) {
 	c := l.ask("c", "a1")
 	l.release(a)
 	l.answer(1, 1, 0)
-	l.now = l.now.Add(l.turn + time.Millisecond)
+	l.now = l.now.Add(l.cfg.HandOverFor + time.Millisecond)
 	l.release(b)
 	l.answer(1)
 	l.took()
@@ -364,7 +365,7 @@ func TestATurnIsNotSkippedForNobody(t *testing.T) {
 func TestNoTurnAtAll(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
-	l.turn = 0
+	l.cfg.HandOverFor = 0
 	a := l.ask("a", "a1")
 	l.answer(1)
 	l.ask("b", "a1")
@@ -416,9 +417,9 @@ func TestClosing(t *testing.T) {
 	c := l.ask("c", "p1") // is out
 	d := l.ask("d", "p1")
 	l.took()
-	l.closing = true
+	l.locks.Phase = lock.Closed
 	l.do(l.counter.StopWaiting)
-	if !errors.Is(b.why, lockerr.ErrClosed) || !errors.Is(d.why, lockerr.ErrClosed) || c.settled != 0 || l.listens {
+	if !errors.Is(b.why, lockerr.ErrClosed) || !errors.Is(d.why, lockerr.ErrClosed) || c.settled != 0 {
 		t.Fatal(b.why, d.why, c.settled)
 	}
 	l.do(l.counter.End)
@@ -437,7 +438,7 @@ func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
 	l := newLab(t, Latch)
 	a, b, c, d := l.ask("a", "c"), l.ask("b", "c"), l.ask("c", "v"), l.ask("d", "w")
 	l.took()
-	l.closing, l.shutdown = true, true
+	l.locks.Phase = lock.ShuttingDown
 	l.do(l.counter.StopWaiting)
 	if b.settled != 0 || !errors.Is(c.why, lockerr.ErrClosed) || !errors.Is(d.why, lockerr.ErrClosed) {
 		t.Errorf("the count down: %v, the look: %v, the await: %v", b.why, c.why, d.why)
@@ -448,7 +449,7 @@ func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
 	l.answer(1)
 	l.wantSent("3 c0")
 	f := l.ask("f", "c")
-	l.shutdown = false
+	l.locks.Phase = lock.Closed
 	l.do(l.counter.StopWaiting)
 	l.answer(1)
 	if a.why != nil || b.why != nil || e.why != nil || !errors.Is(f.why, lockerr.ErrClosed) {
@@ -467,7 +468,7 @@ func TestDroppingLeavesNothing(t *testing.T) {
 	l.fail(lock.Unknown)
 	l.fail(lock.NotSent)
 	r := l.release(a)
-	l.closing = true
+	l.locks.Phase = lock.Closed
 	l.do(l.counter.Drop)
 	if !errors.Is(r.why, lockerr.ErrOutcomeUnknown) {
 		t.Error(r.why)
@@ -545,7 +546,7 @@ func TestForbiddenChannelThatLingers(t *testing.T) {
 	l.subscribed()
 	l.answer(1)
 	l.do(func(rd *Ready) { l.counter.ChannelRefused(errLab, rd) })
-	if l.rings != 0 {
+	if l.counter.alarm != 0 {
 		l.ring()
 	}
 	l.release(a)
@@ -563,7 +564,7 @@ func TestADoubtThatWaitsForRoomForTooLong(t *testing.T) {
 	if !l.counter.Cmd.Wanted(l.now) {
 		t.Error("it is not wanted")
 	}
-	l.now = l.doubts
+	l.now = l.counter.Cmd.since.Add(DoubtFor)
 	if l.counter.Cmd.Wanted(l.now) {
 		t.Error("it is wanted still")
 	}

@@ -8,26 +8,27 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/clock"
+
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
-// lab surrounds a Counter with a world in which nothing happens by itself: it is the Port.
+// lab surrounds a Counter with a world in which nothing happens by itself: its shard has the world of port.
 type lab struct {
-	t        *testing.T
-	counter  *Counter
-	now      clock.Instant
-	number   uint64
-	turn     time.Duration
-	counts   Counters
-	closing  bool
-	shutdown bool // that is why, and Close has not begun
-	trouble  error
-	refused  error
+	t       *testing.T
+	counter *Counter
+	locks   lock.Shard
+	cfg     lock.Config
+	shard   Shard
+	now     clock.Instant
+	trouble error
+	refused error
 
-	rings, pauses, doubts clock.Instant // 0: not set
-	listens, unheard      bool
-	channels              int // asked for so far
-	idle                  int
-	unstalled             int
+	timer            clock.Instant // 0: not set
+	listens, unheard bool
+	channels         int // asked for so far
+	channel          uint64
+	idle             int
+	unstalled        int
 
 	sent     []string      // commands, as they were sent
 	outSince clock.Instant // when the last one was
@@ -36,36 +37,22 @@ type lab struct {
 }
 
 func newLab(t *testing.T, k Kind) *lab {
-	l := &lab{t: t, now: clock.Instant(time.Hour), turn: 10 * time.Millisecond}
-	l.counter = &Counter{Port: l, Name: "n", Kind: k}
+	l := &lab{t: t, now: clock.Instant(time.Hour), cfg: lock.Config{HandOvers: 10, HandOverFor: 10 * time.Millisecond}}
+	l.locks.Init(port{l: l}, &l.cfg, nil)
+	l.shard.Locks = &l.locks
+	l.counter = &Counter{Shard: &l.shard, Name: "n", Kind: k}
 	return l
 }
 
-func (l *lab) Now() clock.Instant                 { return l.now }
-func (l *lab) Draw(d time.Duration) time.Duration { return d / 2 }
-func (l *lab) Number() uint64                     { l.number++; return l.number }
-func (l *lab) Turn() time.Duration                { return l.turn }
-func (l *lab) Counters() *Counters                { return &l.counts }
-func (l *lab) Closing() bool                      { return l.closing }
-func (l *lab) Closed() bool                       { return l.closing && !l.shutdown }
-func (l *lab) Trouble() error                     { return l.trouble }
-func (l *lab) RingAt(at clock.Instant)            { l.rings = at }
-func (l *lab) Silence()                           { l.rings = 0 }
-func (l *lab) PauseUntil(at clock.Instant)        { l.pauses = at }
-func (l *lab) DoubtUntil(at clock.Instant)        { l.doubts = at }
-func (l *lab) CancelDoubt()                       { l.doubts = 0 }
-func (l *lab) Listen()                            { l.listens = true; l.channels++ }
-func (l *lab) Unstalled()                         { l.unstalled++; l.stalled = false }
-func (l *lab) NotPublished()                      { l.unheard = true }
-func (l *lab) Refused(why error, _ bool)          { l.refused = why }
-func (l *lab) Idle()                              { l.idle++ }
-
-func (l *lab) Unlisten() {
-	if !l.listens {
-		l.t.Fatal("a subscription that is over is given up")
-	}
-	l.listens = false
+// port is the lock.Port of its shard. Counters ask it for no more than this.
+type port struct {
+	lock.Port
+	l *lab
 }
+
+func (p port) Now() clock.Instant                 { return p.l.now }
+func (p port) Draw(d time.Duration) time.Duration { return d / 2 }
+func (p port) Lane(uint64) (bool, error)          { return p.l.trouble == nil, p.l.trouble }
 
 // caller is one who asked for something.
 type caller struct {
@@ -84,15 +71,15 @@ func (c *caller) Granted() *Permits {
 	return c.permits
 }
 
-func (c *caller) OnResult(answer int64, why error) {
+func (c *caller) Complete(answer int64, why error) {
 	if c.settled++; c.settled > 1 {
 		c.l.t.Fatalf("%s has two verdicts", c.name)
 	}
 	c.answer, c.why = answer, why
+	c.l.notified = append(c.l.notified, c.name)
 }
 
-func (c *caller) Deliver() { c.l.notified = append(c.l.notified, c.name) }
-func (c *caller) Ended()   { c.ended = true }
+func (c *caller) Ended() { c.ended = true }
 
 // do makes a transition, and does what it leaves to be done.
 func (l *lab) do(f func(rd *Ready)) {
@@ -104,16 +91,40 @@ func (l *lab) do(f func(rd *Ready)) {
 
 func (l *lab) finish(rd *Ready) {
 	l.t.Helper()
-	if rd.Send != nil {
+	if rd.Counter != nil {
+		l.apply(rd)
+	}
+	if rd.Send {
 		l.sent, l.outSince = append(l.sent, l.written()), l.now
 	}
-	if rd.Disconnected != nil && !rd.Disconnected.Out { // else recovery was told before that nobody wants it
+	if rd.Disconnected && !l.counter.Out { // else recovery was told before that nobody wants it
 		if l.stalled {
 			l.t.Fatal("recovery has it twice")
 		}
 		l.stalled = true
 	}
 	rd.Deliver()
+}
+
+// apply does what is done under the lock.
+func (l *lab) apply(rd *Ready) {
+	l.timer = l.counter.Due()
+	if seq := l.counter.Channel(); seq != l.channel {
+		if l.channel, l.listens = seq, seq != 0; l.listens {
+			l.channels++
+		}
+	}
+	l.unheard = l.unheard || rd.NotPublished
+	if rd.Refused != nil {
+		l.refused = rd.Refused
+	}
+	if rd.Unstalled {
+		l.unstalled++
+		l.stalled = false
+	}
+	if l.counter.Out {
+		l.idle++
+	}
 }
 
 // written is the command as it is sent: its number, and its operations.
@@ -200,11 +211,14 @@ func (l *lab) release(c *caller) *caller {
 // subscribed confirms what was asked for.
 func (l *lab) subscribed() {
 	l.t.Helper()
-	l.do(func(rd *Ready) { l.counter.Subscribed(true, rd) })
+	l.do(func(rd *Ready) { l.counter.OnChannel(serial.Confirmed, l.channel, false, rd) })
 }
 
 // announce has a message come that does not say that a latch is open.
-func (l *lab) announce() { l.t.Helper(); l.do(func(rd *Ready) { l.counter.OnMessage(false, rd) }) }
+func (l *lab) announce() {
+	l.t.Helper()
+	l.do(func(rd *Ready) { l.counter.OnChannel(serial.Message, 0, false, rd) })
+}
 
 func (l *lab) resume() {
 	l.t.Helper()
@@ -215,19 +229,32 @@ func (l *lab) resume() {
 	l.do(l.counter.Reconnected)
 }
 
-func (l *lab) ring() {
+func (l *lab) ring() { l.t.Helper(); l.fire(l.counter.alarm) }
+
+// pauseOver ends a pause.
+func (l *lab) pauseOver() { l.t.Helper(); l.fire(l.counter.pauseEnds) }
+
+// fire has the timer fire at that instant, or now if that is past.
+func (l *lab) fire(at clock.Instant) {
 	l.t.Helper()
-	if l.rings == 0 {
-		l.t.Fatal("no alarm is set")
+	if at == 0 || l.timer == 0 || l.timer > at {
+		l.t.Fatalf("the timer is set to %v, and not to %v", l.timer, at)
 	}
-	l.now, l.rings = max(l.now, l.rings), 0
-	l.do(l.counter.AlarmFired)
+	l.now = max(l.now, at)
+	l.fired()
+}
+
+// fired has the timer fire now, whether it is due or not.
+func (l *lab) fired() {
+	l.t.Helper()
+	l.timer = 0
+	l.do(func(rd *Ready) { l.counter.Fired(l.now, rd) })
 }
 
 // wantRest fails the test unless nothing is left.
 func (l *lab) wantRest() {
 	l.t.Helper()
-	if !l.counter.Out || l.idle != 1 || l.rings != 0 || l.doubts != 0 || l.listens || l.stalled || l.counts.Pending != 0 || l.counts.Held != 0 {
+	if !l.counter.Out || l.idle != 1 || l.timer != 0 || l.listens || l.stalled || l.locks.Count.Pending != 0 || l.locks.Count.Held != 0 {
 		l.t.Errorf("something is left: %+v, %+v", l.counter.View(), l)
 	}
 }

@@ -3,8 +3,11 @@ package counter
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 // While a cluster moves the slot, what needs the mark may have to wait. Who only looks need not.
@@ -21,7 +24,7 @@ func TestLooksDoNotWaitForASlotThatMoves(t *testing.T) {
 		t.Error("it awaits a latch that is open")
 	}
 	l.wantSent("")
-	l.do(l.counter.PauseOver)
+	l.pauseOver()
 	l.wantSent("2 c0")
 }
 
@@ -40,18 +43,18 @@ func TestLooksDoNotWaitForAServerThatRefusesWrites(t *testing.T) {
 	if c.settled != 1 || b.settled != 0 {
 		t.Fatalf("the look: %d, the await: %d", c.settled, b.settled)
 	}
-	last := l.pauses.Sub(l.now)
+	last := l.counter.pauseEnds.Sub(l.now)
 	for number := 2; number < 6; number++ {
 		l.announce()
 		l.wantSent("0 v")
 		l.answer(2)
-		l.now = l.pauses
-		l.do(l.counter.PauseOver)
+		l.now = l.counter.pauseEnds
+		l.pauseOver()
 		l.wantSent(fmt.Sprint(number, " l3 v"))
 		l.fail(lock.RetryLater)
 		l.wantSent("0 v")
 		l.answer(2)
-		if d := l.pauses.Sub(l.now); d < 2*last {
+		if d := l.counter.pauseEnds.Sub(l.now); d < 2*last {
 			t.Fatalf("a pause of %v after one of %v", d, last)
 		} else {
 			last = d
@@ -79,7 +82,7 @@ func TestLooksThatFailWaitForTheEndOfThePause(t *testing.T) {
 		if l.stalled {
 			t.Errorf("verdict %d: recovery and the pause both have it", v)
 		}
-		l.do(l.counter.PauseOver)
+		l.pauseOver()
 		l.wantSent("2 l3 v0 v")
 	}
 }
@@ -93,9 +96,9 @@ func TestLooksAfterALostConnectionWaitForTheEndOfThePause(t *testing.T) {
 	l.fail(lock.RetryLater)
 	l.answer(2)
 	l.took()
-	l.do(l.counter.ConnectionLost)
+	l.do(func(rd *Ready) { l.counter.OnChannel(serial.Lost, 0, false, rd) })
 	l.wantSent("")
-	l.do(l.counter.PauseOver)
+	l.pauseOver()
 	l.wantSent("2 l3 v")
 }
 
@@ -104,15 +107,16 @@ func TestAnAnsweredLookEndsTheBackOffOfLooks(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Latch)
 	l.ask("a", "v")
+	var long time.Duration
 	for range 4 {
 		l.fail(lock.RetryLater)
-		l.do(l.counter.PauseOver)
+		long = l.counter.pauseEnds.Sub(l.now)
+		l.pauseOver()
 	}
-	long := l.pauses.Sub(l.now)
 	l.answer(1)
 	l.ask("b", "v")
 	l.fail(lock.RetryLater)
-	if d := l.pauses.Sub(l.now); d > long/4 {
+	if d := l.counter.pauseEnds.Sub(l.now); d > long/4 {
 		t.Errorf("a pause of %v after an answer, %v before", d, long)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -180,9 +181,9 @@ func (h *history) over(o Outcome) {
 
 // watch notes whether a command is given up.
 func (h *history) watch(do func()) {
-	before := h.counts.Unknown
+	before := h.locks.Count.Unknown
 	do()
-	if h.counts.Unknown != before {
+	if h.locks.Count.Unknown != before {
 		h.unknown = append(h.unknown, h.cmd)
 	}
 }
@@ -191,10 +192,8 @@ func (h *history) watch(do func()) {
 func (h *history) pass(d time.Duration) {
 	for end := h.now.Add(d); ; {
 		next := end
-		for _, at := range []clock.Instant{h.rings, h.pauses, h.doubts} {
-			if at != 0 {
-				next = min(next, at)
-			}
+		if h.timer != 0 {
+			next = min(next, h.timer)
 		}
 		for _, cmd := range h.late {
 			next = min(next, cmd.due)
@@ -204,14 +203,8 @@ func (h *history) pass(d time.Duration) {
 		}
 		h.now = max(h.now, next)
 		switch {
-		case h.rings != 0 && h.rings <= h.now:
-			h.watch(h.ring)
-		case h.pauses != 0 && h.pauses <= h.now:
-			h.pauses = 0
-			h.watch(func() { h.do(h.counter.PauseOver) })
-		case h.doubts != 0 && h.doubts <= h.now:
-			h.doubts = 0
-			h.watch(func() { h.do(func(rd *Ready) { h.counter.DoubtOver(h.now, rd) }) })
+		case h.timer != 0 && h.timer <= h.now:
+			h.watch(h.fired)
 		case h.counter.Cmd.out && h.outSince.Add(unreadFor) <= h.now:
 			h.cmd = h.written()
 			h.failed(lock.Unknown)
@@ -250,16 +243,16 @@ func (h *history) step() {
 		h.watch(h.resume)
 	case what == 4 && !h.calm && !h.away() && !h.counter.Cmd.doubt:
 		h.fall()
-	case what == 5 && h.rings != 0 && h.random.IntN(4) == 0:
+	case what == 5 && h.counter.alarm != 0 && h.random.IntN(4) == 0:
 		h.watch(h.ring)
 	case what == 6 && h.listens:
-		events := []func(){h.subscribed, h.announce, func() { h.do(h.counter.ConnectionLost) }, func() { h.do(func(rd *Ready) { h.counter.ChannelRefused(errLab, rd) }) }}
+		events := []func(){h.subscribed, h.announce, func() { h.do(func(rd *Ready) { h.counter.OnChannel(serial.Lost, 0, false, rd) }) }, func() { h.do(func(rd *Ready) { h.counter.ChannelRefused(errLab, rd) }) }}
 		h.watch(events[h.random.IntN(len(events))])
 	case what == 7 || what == 8:
 		h.call()
 	case what == 9 && !h.calm:
 		if h.counter.Out {
-			h.counter, h.idle = &Counter{Port: h.lab, Name: "n", Kind: h.counter.Kind}, 0
+			h.counter, h.idle = &Counter{Shard: &h.shard, Name: "n", Kind: h.counter.Kind}, 0
 		}
 		wants := []string{"a1", "a2", "a5", "t1", "t3", "v"}
 		if h.counter.Kind == Latch {
@@ -343,13 +336,13 @@ func (h *history) made() bool {
 // sleeps reports whether somebody waits for something that will not happen.
 func (h *history) sleeps() bool {
 	v := h.counter.View()
-	if v.Out || h.stalled || h.pauses != 0 {
+	if v.Out || h.stalled || h.counter.pauseEnds != 0 {
 		return false
 	}
 	switch {
-	case v.Calls+v.Tries > 0 && (!v.Skips || h.rings == 0):
+	case v.Calls+v.Tries > 0 && (!v.Skips || h.counter.alarm == 0):
 		h.t.Errorf("nothing is sent, and nothing will be: %+v", v)
-	case v.Waiters > 0 && h.rings == 0:
+	case v.Waiters > 0 && h.counter.alarm == 0:
 		h.t.Errorf("a waiter sleeps for ever: %+v", v)
 	default:
 		return false
@@ -386,7 +379,7 @@ func tell(t *testing.T, histories int, longest time.Duration) (doubt time.Durati
 			if !h.runs() {
 				t.Fatalf("seed %d of kind %d", seed, kind)
 			}
-			doubt, unknown = max(doubt, h.doubt), unknown+h.counts.Unknown
+			doubt, unknown = max(doubt, h.doubt), unknown+h.locks.Count.Unknown
 		}
 	}
 	return doubt, unknown

@@ -61,8 +61,11 @@ func (op *Op) Completed() bool { return op.port == nil }
 // Counter is that of its name; nil until it is admitted.
 func (op *Op) Counter() *Counter { return op.counter }
 
-// Drop ends an op that is not admitted yet. Nobody is told.
-func (op *Op) Drop() { op.ended, op.port = true, nil }
+// Refuse ends an op that is not admitted; without a reason it is done, and nothing is asked.
+func (op *Op) Refuse(why error, rd *Ready) {
+	op.ended = true
+	op.deliver(0, why, rd)
+}
 
 // waits reports whether it waits until it gets what it asks for.
 func (op *Op) waits() bool { return op.Kind == Await || op.Kind == Acquire && !op.Try }
@@ -105,13 +108,16 @@ func (op *Op) complete(answer int64, why error, rd *Ready) {
 	if op.port == nil {
 		return
 	}
-	n := op.counter.Port.Counters()
+	n := &op.counter.Shard.Locks.Count
 	n.Pending--
 	if why != nil && op.Kind == Acquire {
 		n.NotAcquired++
 	}
-	op.port.OnResult(answer, why)
-	rd.completed = append(rd.completed, op.port)
+	op.deliver(answer, why, rd)
+}
+
+func (op *Op) deliver(answer int64, why error, rd *Ready) {
+	rd.completed = append(rd.completed, verdict{op.port, answer, why})
 	op.port = nil
 }
 
@@ -128,7 +134,7 @@ func (op *Op) Cancel(s lockerr.Cancel, rd *Ready) {
 		op.end(0, why, rd)
 	}
 	if first {
-		t.nextFirst()
+		t.wait.Wake() // the next one may want less
 	}
 	t.Advance(rd)
 }
@@ -175,7 +181,7 @@ func (t *Counter) taken() error {
 
 // trouble is why the server does not answer; nil if it may.
 func (t *Counter) trouble() error {
-	if err := t.Port.Trouble(); err != nil {
+	if _, err := t.Shard.Locks.Lane(t.Route); err != nil {
 		return err
 	}
 	return t.refusal
@@ -183,8 +189,10 @@ func (t *Counter) trouble() error {
 
 // trouble is why the server does not answer the op.
 func (op *Op) trouble() error {
-	if t := op.counter; t.blocked == readsOnly && op.reads() {
-		return t.Port.Trouble()
+	t := op.counter
+	if t.blocked == readsOnly && op.reads() {
+		_, err := t.Shard.Locks.Lane(t.Route)
+		return err
 	}
-	return op.counter.trouble()
+	return t.trouble()
 }

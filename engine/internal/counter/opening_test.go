@@ -1,9 +1,16 @@
 package counter
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/pawl-lock/pawl/engine/internal/serial"
+)
 
 // open has a message come that says that the latch has opened. A look finds it closed again.
-func (l *lab) open() { l.t.Helper(); l.do(func(rd *Ready) { l.counter.OnMessage(true, rd) }) }
+func (l *lab) open() {
+	l.t.Helper()
+	l.do(func(rd *Ready) { l.counter.OnChannel(serial.Message, 0, true, rd) })
+}
 
 // looked answers a look, if one is out: the latch is closed.
 func (l *lab) looked() {
@@ -92,11 +99,11 @@ func TestAnOpeningAfterALostConnectionIsReported(t *testing.T) {
 	l.awaits("a")
 	l.confirm()
 	l.awaits("b")
-	l.do(l.counter.ConnectionLost)
+	l.do(func(rd *Ready) { l.counter.OnChannel(serial.Lost, 0, false, rd) })
 	l.resume()
 	l.looked()
 	l.awaits("c")
-	l.do(func(rd *Ready) { l.counter.Subscribed(false, rd) }) // the former
+	l.do(func(rd *Ready) { l.counter.OnChannel(serial.Confirmed, 0, false, rd) }) // the former
 	l.looked()
 	l.open()
 	l.looked()

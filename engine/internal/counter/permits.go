@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
@@ -10,7 +11,7 @@ type Permits struct {
 	Port PermitsPort
 	N    int64
 
-	counter *Counter
+	counter *Counter // nil: they are none, and nobody was asked
 	place   waitq.Elem[*Permits]
 	why     error // why they are not held any more
 }
@@ -27,13 +28,13 @@ func (op *Op) grant(rd *Ready) {
 	p := op.port.Granted()
 	p.counter, p.N, p.place.Value = t, op.N, p
 	t.held.PushBack(&p.place)
-	n := t.Port.Counters()
+	n := &t.Shard.Locks.Count
 	n.Acquired++
 	n.Held++
 	op.end(op.N, nil, rd)
 }
 
-// Release gives the permits back, once. The verdict of that comes to the op.
+// Release gives the permits back, once. The verdict of that comes to the op, if that is admitted.
 func (p *Permits) Release(op *Op, rd *Ready) error {
 	switch {
 	case p.why == lockerr.ErrReleased:
@@ -42,7 +43,10 @@ func (p *Permits) Release(op *Op, rd *Ready) error {
 		return p.why
 	}
 	p.end(lockerr.ErrReleased)
-	p.counter.Port.Counters().Released++
+	if p.counter == nil {
+		return nil
+	}
+	p.counter.Shard.Locks.Count.Released++
 	op.N = p.N
 	p.counter.Admit(op, rd)
 	return nil
@@ -51,14 +55,16 @@ func (p *Permits) Release(op *Op, rd *Ready) error {
 // revoke gives them back because the engine is being closed.
 func (p *Permits) revoke() {
 	p.end(lockerr.ErrClosed)
-	p.counter.Port.Counters().Revoked++
+	p.counter.Shard.Locks.Count.Lost[lock.EngineClosed]++
 	p.counter.giveBack(p.N)
 }
 
 func (p *Permits) end(why error) {
 	p.why = why
-	p.counter.held.Remove(&p.place)
-	p.counter.Port.Counters().Held--
+	if p.counter != nil {
+		p.counter.held.Remove(&p.place)
+		p.counter.Shard.Locks.Count.Held--
+	}
 	p.Port.Ended()
 }
 

@@ -1,82 +1,31 @@
 package counter
 
-import (
-	"time"
+import "github.com/pawl-lock/pawl/engine/internal/lock"
 
-	"github.com/pawl-lock/pawl/internal/clock"
-)
+// Shard is what the counters of a shard share: with its locks the clock, the phase, and the statistics.
+type Shard struct {
+	Locks  *lock.Shard
+	number uint64 // of the latest command
+}
 
-// Port is what surrounds a Counter. Its methods are called under the shard's lock. They do not
-// block, run no code of a user, and do not call back.
-type Port interface {
-	Now() clock.Instant
-	// Draw returns a random part of d.
-	Draw(d time.Duration) time.Duration
-	// Number returns one that is higher than all before it for the name.
-	Number() uint64
-	// Turn is how long permits may go from one to the next in this process before others
-	// get a chance; 0: no time at all.
-	Turn() time.Duration
-	Counters() *Counters
+func (s *Shard) closing() bool { return s.Locks.Phase != lock.Open }
 
-	// Closing: nothing new is admitted. Closed: Close, which a Shutdown may delay, has begun.
-	Closing() bool
-	Closed() bool
-	// Trouble is what keeps the lane of the name from having a connection; nil: it has one.
-	Trouble() error
-
-	// RingAt has AlarmFired called at an instant, instead of any other.
-	RingAt(at clock.Instant)
-	Silence()
-	// PauseUntil has PauseOver called, and DoubtUntil DoubtOver; they happen once.
-	PauseUntil(at clock.Instant)
-	DoubtUntil(at clock.Instant)
-	CancelDoubt() // DoubtOver need not be called
-
-	// Listen subscribes to the channel of the name. If it is confirmed already, the server is asked
-	// once more; the channel is heard meanwhile. Unlisten gives it up.
-	Listen()
-	Unlisten()
-
-	// Unstalled: a name that recovery lists has nothing to send any more.
-	Unstalled()
-	// NotPublished: a message was refused.
-	NotPublished()
-	// Refused: the server refused to take permits back, for good or for now.
-	Refused(why error, forGood bool)
-	// Idle: nothing is left of the name.
-	Idle()
+// nextNumber returns one that is higher than all before it.
+func (s *Shard) nextNumber() uint64 {
+	s.number++
+	return s.number
 }
 
 // OpPort is the caller of an Op.
 type OpPort interface {
-	// Granted makes the Permits of an acquire that is granted.
+	// Granted makes the Permits of an acquire that is granted. It is called under the shard's lock.
 	Granted() *Permits
-	// OnResult is called under the shard's lock: it has its verdict. Deliver follows, without it.
-	OnResult(answer int64, why error)
-	Deliver()
+	// Complete gives the verdict. No lock is held.
+	Complete(answer int64, why error)
 }
 
 // PermitsPort is what the engine has of Permits.
 type PermitsPort interface {
 	// Ended: they were released, or the engine is being closed. It is called under the lock.
 	Ended()
-}
-
-// Counters are one shard's part of the statistics, guarded by its lock.
-type Counters struct {
-	Held, Pending                 int
-	Acquired, Released            uint64
-	NotAcquired, Unknown, Revoked uint64 // Revoked: by Close
-}
-
-// Add adds those of another shard.
-func (c *Counters) Add(o *Counters) {
-	c.Held += o.Held
-	c.Pending += o.Pending
-	c.Acquired += o.Acquired
-	c.Released += o.Released
-	c.NotAcquired += o.NotAcquired
-	c.Unknown += o.Unknown
-	c.Revoked += o.Revoked
 }

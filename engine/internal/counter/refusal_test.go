@@ -57,7 +57,7 @@ func TestARefusalIsNotReportedMuchLater(t *testing.T) {
 	a := l.ask("a", "a1")
 	l.fail(lock.RetryLater)
 	l.giveUp(a)
-	l.do(l.counter.PauseOver)
+	l.pauseOver()
 	b := l.ask("b", "a1")
 	l.giveUp(b)
 	if errors.Is(b.why, errLab) {
@@ -92,7 +92,7 @@ func TestANameStaysUntilItsPauseIsOver(t *testing.T) {
 	b := l.ask("b", "l3")
 	l.wantSent("1 l3")
 	l.giveUp(b)
-	l.do(l.counter.PauseOver)
+	l.pauseOver()
 	l.wantSent("")
 	l.wantRest()
 }
@@ -108,7 +108,7 @@ func TestDropInAPause(t *testing.T) {
 			b = l.ask("b", "w")
 			l.answer(2)
 		}
-		l.closing = true
+		l.locks.Phase = lock.Closed
 		l.do(l.counter.Drop)
 		if a.settled != 1 || b != nil && b.settled != 1 {
 			t.Error("they wait still")
@@ -125,10 +125,10 @@ func TestCounter_RefusedWhenItHadBegun_IsRepeatedAsItIs(t *testing.T) {
 	l.wantSent("1 a1")
 	l.ask("b", "p9")
 	l.reply(Outcome{Verdict: lock.RetryLater, Begun: true, Err: errLab})
-	l.do(l.counter.PauseOver)
+	l.pauseOver()
 	l.wantSent("1 a1")
 	l.answer(1)
-	if a.permits == nil || l.doubts != 0 {
+	if a.permits == nil || l.counter.Cmd.doubtEnds() != 0 {
 		t.Error("a has no permits")
 	}
 	l.wantSent("2 p9")

@@ -2,7 +2,7 @@ package counter
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/waitq"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 // answered settles the operations of a command that was executed.
@@ -11,9 +11,7 @@ func (t *Counter) answered(o *Outcome, rd *Ready) {
 	if !c.beside {
 		t.pauses = 0
 	}
-	if o.Mute {
-		t.Port.NotPublished()
-	}
+	rd.NotPublished = rd.NotPublished || o.Mute
 	if o.NoCount {
 		t.failTaken(lockerr.ErrWrongType, rd)
 		if c.Asks {
@@ -64,14 +62,14 @@ func (t *Counter) answered(o *Outcome, rd *Ready) {
 	c.attempts = false
 	t.clear()
 	switch {
-	case yields:
-		t.yield(o)
+	case yields && t.waiters.Len() > 0:
+		t.alarm = t.wait.Skip(o.Sent, o.Now)
 	case refused:
 		t.sleep(o)
 	case attempted:
 		t.wait.Reset()
 	case gave: // those who wait were not in the same command
-		t.nextFirst()
+		t.wait.Wake()
 	}
 }
 
@@ -89,13 +87,8 @@ func (t *Counter) refuse(op *Op, answer int64, rd *Ready) {
 
 // sleep puts the first waiter to sleep after a refusal, or lets it try again at once.
 func (t *Counter) sleep(o *Outcome) {
-	action, d := t.wait.Refused(LookEvery)
-	if action != waitq.Sleep || t.waiters.Len() == 0 {
-		return
+	if action, _ := t.wait.Refused(-1); action == serial.Sleep && t.waiters.Len() > 0 {
+		t.listen() // the confirmation is an event: it makes the first try again
+		t.alarm = o.Now.Add(serial.Spread(t.wait.Longest(LookEvery, o.Moving), t.Shard.Locks))
 	}
-	t.listen() // the confirmation is an event: it makes the first try again
-	if o.Moving {
-		d = min(d, movingLook)
-	}
-	t.Port.RingAt(o.Now.Add(d/2 + t.Port.Draw(d/2)))
 }

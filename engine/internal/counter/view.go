@@ -21,6 +21,6 @@ func (t *Counter) EachWaiter(visit func(*Op) bool) {
 func (t *Counter) View() View {
 	return View{
 		t.calls.Len(), t.waiters.Len(), t.tries.Len(), t.held.Len(),
-		t.Cmd.out, t.Cmd.doubt, t.wait.Listening(), t.skips, uint8(t.blocked), t.Cmd.Number,
+		t.Cmd.out, t.Cmd.doubt, t.wait.Listening(), t.wait.Skips(), uint8(t.blocked), t.Cmd.Number,
 	}
 }

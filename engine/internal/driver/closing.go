@@ -43,31 +43,28 @@ func (t *Table) enter(p lock.Phase) {
 
 // StopWaiting fails what waits.
 func (t *Table) StopWaiting() {
-	t.Each((*lock.Entry).StopWaiting)
-	t.eachCount((*counter.Counter).StopWaiting)
+	t.each((*lock.Entry).StopWaiting, (*counter.Counter).StopWaiting)
 }
 
 // EndHolds ends every hold, and has the locks and permits released.
 func (t *Table) EndHolds() {
-	t.Each((*lock.Entry).EndHold)
-	t.eachCount((*counter.Counter).End)
+	t.each((*lock.Entry).EndHold, (*counter.Counter).End)
 }
 
 // LoseHolds ends the holds of a name, for that reason, and returns how many there were: a test does.
 func (t *Table) LoseHolds(name string, why lock.Loss) (n int) {
-	t.Each(func(r *lock.Entry, rd *lock.Ready) {
+	t.each(func(r *lock.Entry, rd *lock.Ready) {
 		if r.Name == name && r.View().Depth > 0 {
 			n++
 			r.LoseHold(why, rd)
 		}
-	})
+	}, func(*counter.Counter, *counter.Ready) {})
 	return n
 }
 
 // Drop gives up what is left, when the client has failed what was unanswered.
 func (t *Table) Drop() {
-	t.Each((*lock.Entry).Drop)
-	t.eachCount((*counter.Counter).Drop)
+	t.each((*lock.Entry).Drop, (*counter.Counter).Drop)
 }
 
 // Refused is what the server said when it refused to release a lock, for good or for now; nil
@@ -127,20 +124,23 @@ func (t *Table) Entries() (n int) {
 	return n
 }
 
-// Each visits all entries, under their shard's lock, and does what the visits
+// each visits all entries and counts, under their shard's lock, and does what the visits
 // leave to be done.
-func (t *Table) Each(visit func(r *lock.Entry, rd *lock.Ready)) {
+func (t *Table) each(visit func(r *lock.Entry, rd *lock.Ready), count func(c *counter.Counter, rd *counter.Ready)) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Lock()
-		all := s.Locks.All()
+		entries, counts := s.Locks.All(), s.Counts()
 		s.Unlock()
-		for _, r := range all {
+		for _, r := range entries {
 			s.do(func(rd *lock.Ready) {
 				if !r.Detached {
 					visit(r, rd)
 				}
 			})
+		}
+		for _, c := range counts {
+			counterOf(c).transition(count)
 		}
 	}
 }

@@ -2,9 +2,7 @@ package driver
 
 import (
 	"cmp"
-	"maps"
 	"slices"
-	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
@@ -56,20 +54,19 @@ func (k CounterKey) ValidInCluster() error {
 	return nil
 }
 
-// Counter is a counter with what drives it: it is the counter.Port. The shard's lock guards it.
+// Counter is a counter with what drives it: it is a resp.Request, and a recovery.Stalled. The shard's lock
+// guards it.
 type Counter struct {
-	counter.Counter
-	sh       *Shard
-	route    uint64
-	alarm    wheel.Timer
-	pause    wheel.Timer
-	doubt    wheel.Timer
-	sub      *counterSubscription // nil: it does not listen
-	former   *counterSubscription // heard until sub is confirmed; mostly nil
-	mark     string
-	wakes    string // the channel
-	paced    *lock.Throttle
-	unwanted bool // guarded by recovery's lock
+	core      counter.Counter
+	sh        *Shard
+	timer     wheel.Timer
+	at        clock.Instant        // what it is set to
+	sub       *counterSubscription // nil: it does not listen
+	former    *counterSubscription // heard until sub is confirmed; mostly nil
+	mark      string
+	channel   string
+	throttle  *lock.Throttle // of the command that is out
+	cancelled bool           // guarded by recovery's lock
 }
 
 // Count returns the state of a count, made if need be. The caller holds the lock.
@@ -78,11 +75,9 @@ func (s *Shard) Count(k CounterKey, route uint64) *Counter {
 		return c
 	}
 	s.Table.Listener.Used()
-	c := &Counter{sh: s, route: route, mark: k.mark(s.Table.ID), wakes: k.channel()}
-	c.Port, c.Name, c.Kind = c, k.Name, k.Kind
-	for _, timer := range []*wheel.Timer{&c.alarm, &c.pause, &c.doubt} {
-		timer.Init(c)
-	}
+	c := &Counter{sh: s, mark: k.mark(s.Table.ID), channel: k.channel()}
+	c.core = counter.Counter{Shard: &s.counters, Handle: c, Name: k.Name, Route: route, Kind: k.Kind}
+	c.timer.Init(c)
 	if s.counts == nil {
 		s.counts = make(map[CounterKey]*Counter)
 	}
@@ -93,11 +88,9 @@ func (s *Shard) Count(k CounterKey, route uint64) *Counter {
 // FitsCount reports whether the name is in use as no lock, nor as another sort of count: all of them
 // are the same key. What only lingers is not in use. The caller holds the lock.
 func (s *Shard) FitsCount(k CounterKey) bool {
-	if _, used := s.Locks.FamilyOf(k.Name); used {
-		return false
-	}
+	_, locked := s.Locks.FamilyOf(k.Name)
 	c := s.countInUse(k.Name)
-	return c == nil || c.Kind == k.Kind
+	return !locked && (c == nil || c.core.Kind == k.Kind)
 }
 
 // UsedAs says what the name is in use as, for people; empty if it is not in use. The caller holds the
@@ -107,7 +100,7 @@ func (s *Shard) UsedAs(name string) string {
 		return kind.Family(family).String()
 	}
 	if c := s.countInUse(name); c != nil {
-		return [counter.Kinds]string{"a Semaphore", "a Latch"}[c.Kind]
+		return [counter.Kinds]string{"a Semaphore", "a Latch"}[c.core.Kind]
 	}
 	return ""
 }
@@ -115,7 +108,7 @@ func (s *Shard) UsedAs(name string) string {
 // countInUse is the count that the name is in use as; nil if there is none. The caller holds the lock.
 func (s *Shard) countInUse(name string) *Counter {
 	for k := range counter.Kind(counter.Kinds) {
-		if c := s.counts[CounterKey{name, k}]; c != nil && c.InUse() {
+		if c := s.counts[CounterKey{name, k}]; c != nil && c.core.InUse() {
 			return c
 		}
 	}
@@ -123,111 +116,86 @@ func (s *Shard) countInUse(name string) *Counter {
 }
 
 // Counts are those of the shard, in the order of their names. The caller holds the lock.
-func (s *Shard) Counts() []*Counter {
-	return slices.SortedFunc(maps.Values(s.counts), func(a, b *Counter) int {
+func (s *Shard) Counts() (all []*counter.Counter) {
+	for _, c := range s.counts {
+		all = append(all, &c.core)
+	}
+	slices.SortFunc(all, func(a, b *counter.Counter) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	})
-}
-
-// Counted are the statistics of the counts of all shards.
-func (t *Table) Counted() (all counter.Counters) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock()
-		all.Add(&s.counted)
-		s.mu.Unlock()
-	}
 	return all
 }
 
 // counterOf is the state that a counter belongs to.
-func counterOf(t *counter.Counter) *Counter { return t.Port.(*Counter) }
+func counterOf(t *counter.Counter) *Counter { return t.Handle.(*Counter) }
 
-// ApplyCount does what a transition of a count has left to be done. The caller holds no lock.
-func (t *Table) ApplyCount(rd *counter.Ready) {
-	if rd.Send != nil {
-		c := counterOf(rd.Send)
-		t.Client.Submit(c.route, (*counterCommand)(c))
+// UnlockCount gives the shard's lock back, and does what transitions of a count have left to be done.
+func (s *Shard) UnlockCount(rd *counter.Ready) {
+	if rd.Counter != nil {
+		counterOf(rd.Counter).apply(rd)
 	}
-	if rd.Disconnected != nil {
-		t.Recovery.Add((*stalledCounter)(counterOf(rd.Disconnected)))
+	s.Unlock()
+	if rd.Send {
+		s.Table.Client.Submit(rd.Counter.Route, counterOf(rd.Counter))
+	}
+	if rd.Disconnected {
+		s.Table.Recovery.Add(counterOf(rd.Counter))
 	}
 	rd.Deliver()
 }
 
-// transition makes a transition of the count, under the lock, and does what it leaves to be done.
-func (c *Counter) transition(do func(rd *counter.Ready)) {
+// apply does what must be done under the lock. It neither blocks nor calls back.
+func (c *Counter) apply(rd *counter.Ready) {
+	t := c.sh.Table
+	if at := c.core.Due(); at != c.at {
+		c.at = at
+		setTimer(t.Timers, &c.timer, at)
+	}
+	c.subscribe()
+	if rd.NotPublished {
+		t.Engine.NotPublished(c.core.Name)
+	}
+	if rd.Refused != nil {
+		t.noteRefusal(rd.Refused, rd.ForGood)
+	}
+	if rd.Unstalled {
+		t.Recovery.Drop(c)
+	}
+	if c.core.Out {
+		delete(c.sh.counts, CounterKey{c.core.Name, c.core.Kind})
+		c.sh.emptied()
+	}
+}
+
+// transition makes a transition of the count, and does what it leaves to be done.
+func (c *Counter) transition(do func(c *counter.Counter, rd *counter.Ready)) {
 	var rd counter.Ready
-	c.sh.mu.Lock()
-	if !c.Out {
-		do(&rd)
+	c.sh.Lock()
+	if !c.core.Out {
+		do(&c.core, &rd)
 	}
-	c.sh.mu.Unlock()
-	c.sh.Table.ApplyCount(&rd)
-}
-
-// eachCount visits all counts, as Each does entries.
-func (t *Table) eachCount(visit func(c *counter.Counter, rd *counter.Ready)) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock()
-		all := s.Counts()
-		s.mu.Unlock()
-		for _, c := range all {
-			c.transition(func(rd *counter.Ready) { visit(&c.Counter, rd) })
-		}
-	}
-}
-
-// CountNotAcquired counts an acquisition that failed at once. The caller holds the lock.
-func (s *Shard) CountNotAcquired() { s.counted.NotAcquired++ }
-
-// The methods below implement counter.Port.
-
-func (c *Counter) Now() clock.Instant                 { return c.sh.Now() }
-func (c *Counter) Draw(d time.Duration) time.Duration { return c.sh.Draw(d) }
-func (c *Counter) Counters() *counter.Counters        { return &c.sh.counted }
-func (c *Counter) Closing() bool                      { return c.sh.Table.Closing() }
-func (c *Counter) Closed() bool                       { return c.sh.Table.Closed() }
-func (c *Counter) Trouble() error                     { return c.sh.Table.Client.LaneError(c.route) }
-func (c *Counter) RingAt(at clock.Instant)            { c.sh.Table.Timers.Schedule(&c.alarm, at) }
-func (c *Counter) Silence()                           { c.sh.Table.Timers.Cancel(&c.alarm) }
-func (c *Counter) PauseUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.pause, at) }
-func (c *Counter) DoubtUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.doubt, at) }
-func (c *Counter) CancelDoubt()                       { c.sh.Table.Timers.Cancel(&c.doubt) }
-func (c *Counter) Unstalled()                         { c.sh.Table.Recovery.Drop((*stalledCounter)(c)) }
-func (c *Counter) NotPublished()                      { c.sh.Table.Engine.NotPublished(c.Name) }
-
-func (c *Counter) Number() uint64 {
-	c.sh.number++
-	return c.sh.number
-}
-
-func (c *Counter) Turn() time.Duration {
-	if c.sh.Table.Lock.HandOvers == 0 {
-		return 0
-	}
-	return c.sh.Table.Lock.HandOverFor
+	c.sh.UnlockCount(&rd)
 }
 
 // counterSubscription is a subscription of a count. It is an object of its own because events may arrive after
 // it was given up, and when there is another one.
 type counterSubscription struct {
 	resp.Channel
-	c *Counter
+	c       *Counter
+	request uint64 // counter.Channel
 }
 
-// Listen subscribes, and Unlisten gives that up: they neither block nor call back. A second
-// channel of the name has the server asked once more.
-func (c *Counter) Listen() {
-	c.sub, c.former = &counterSubscription{c: c}, c.sub
-	c.sub.Init(c.wakes, c.sub)
-	c.sh.Table.Client.Subscribe(&c.sub.Channel)
-}
-
-func (c *Counter) Unlisten() {
-	c.unsubscribe(&c.former)
-	c.unsubscribe(&c.sub)
+// subscribe subscribes to the channel, once more perhaps, or gives it up: that neither blocks nor calls back.
+func (c *Counter) subscribe() {
+	switch request := c.core.Channel(); {
+	case request == 0:
+		c.unsubscribe(&c.former)
+		c.unsubscribe(&c.sub)
+	case c.sub == nil || request != c.sub.request:
+		c.sub, c.former = &counterSubscription{c: c, request: request}, c.sub
+		c.sub.Init(c.channel, c.sub)
+		c.sh.Table.Client.Subscribe(&c.sub.Channel)
+	}
 }
 
 func (c *Counter) unsubscribe(e **counterSubscription) {
@@ -237,24 +205,11 @@ func (c *Counter) unsubscribe(e **counterSubscription) {
 	}
 }
 
-func (c *Counter) Refused(why error, forGood bool) { c.sh.Table.noteRefusal(why, forGood) }
-
-func (c *Counter) Idle() {
-	delete(c.sh.counts, CounterKey{c.Name, c.Kind})
-	c.sh.emptied()
-}
-
 // Fire implements wheel.Task.
-func (c *Counter) Fire(timer *wheel.Timer, now clock.Instant) {
-	c.transition(func(rd *counter.Ready) {
-		switch timer {
-		case &c.alarm:
-			c.AlarmFired(rd)
-		case &c.pause:
-			c.PauseOver(rd)
-		case &c.doubt:
-			c.DoubtOver(now, rd)
-		}
+func (c *Counter) Fire(_ *wheel.Timer, now clock.Instant) {
+	c.transition(func(core *counter.Counter, rd *counter.Ready) {
+		c.at = 0
+		core.Fired(now, rd)
 	})
 }
 
@@ -262,51 +217,44 @@ func (c *Counter) Fire(timer *wheel.Timer, now clock.Instant) {
 func (e *counterSubscription) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) {
 	defer invariants.FailStop()
 	c := e.c
-	c.transition(func(rd *counter.Ready) {
+	c.transition(func(core *counter.Counter, rd *counter.Ready) {
 		switch {
 		case c.sub != e && c.former != e:
-		case ev == resp.Subscribed:
-			if c.sub == e {
+		case ev == resp.Refused:
+			core.ChannelRefused(err, rd)
+		default:
+			if ev == resp.Subscribed && c.sub == e {
 				c.unsubscribe(&c.former)
 			}
-			c.Subscribed(c.sub == e, rd)
-		case ev == resp.Message:
-			c.OnMessage(string(message) == "0", rd)
-		case ev == resp.Disconnected:
-			c.ConnectionLost(rd)
-		case ev == resp.Refused:
-			c.ChannelRefused(err, rd)
+			core.OnChannel(channelEvents[ev], e.request, string(message) == "0", rd)
 		}
 	})
 }
 
-// stalledCounter is a count as recovery lists it: a recovery.Stalled.
-type stalledCounter Counter
+// The methods below implement recovery.Stalled.
 
-func (s *stalledCounter) count() *Counter { return (*Counter)(s) }
-func (s *stalledCounter) Unwanted() *bool { return &s.unwanted }
+func (c *Counter) Unwanted() *bool { return &c.cancelled }
 
-func (s *stalledCounter) Status() (urgent bool, route uint64) {
-	c := s.count()
-	c.sh.mu.Lock()
-	defer c.sh.mu.Unlock()
-	return c.Urgent(), c.route
+func (c *Counter) Status() (urgent bool, route uint64) {
+	c.sh.Lock()
+	defer c.sh.Unlock()
+	return c.core.Urgent(), c.core.Route
 }
 
-func (s *stalledCounter) Advance(by *lock.Throttle) recovery.Outcome {
-	c, sends := s.count(), false
-	c.transition(func(rd *counter.Ready) {
-		c.Reconnected(rd)
-		if sends = rd.Send != nil; sends {
-			c.paced = by
+func (c *Counter) Advance(by *lock.Throttle) recovery.Outcome {
+	sends := false
+	c.transition(func(core *counter.Counter, rd *counter.Ready) {
+		core.Reconnected(rd)
+		if sends = rd.Send; sends {
+			c.throttle = by
 		}
 	})
 	if !sends {
 		return recovery.NothingToSend
 	}
-	c.sh.mu.Lock()
-	defer c.sh.mu.Unlock()
-	if c.IsDisconnected() {
+	c.sh.Lock()
+	defer c.sh.Unlock()
+	if c.core.IsDisconnected() {
 		return recovery.StalledAgain
 	}
 	return recovery.Sent

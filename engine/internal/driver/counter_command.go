@@ -8,17 +8,14 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// counterCommand is the command of a count that is out, as the client sees it.
-type counterCommand Counter
-
-func (c *counterCommand) count() *Counter { return (*Counter)(c) }
+// What a Counter sends is the command of its core that is out: it is a resp.Request.
 
 // AppendCommand implements resp.Request.
-func (c *counterCommand) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
-	cmd := &c.Cmd
+func (c *Counter) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
+	cmd := &c.core.Cmd
 	call := script.CounterCall{
-		Key: c.Name, Mark: c.mark, Number: cmd.Number,
-		Channel: c.wakes, Verb: c.sh.Table.Verb(),
+		Key: c.core.Name, Mark: c.mark, Number: cmd.Number,
+		Channel: c.channel, Verb: c.sh.Table.Verb(),
 	}
 	var buf [counter.MostOps]script.CounterOp
 	call.Ops = buf[:0]
@@ -32,8 +29,8 @@ func (c *counterCommand) AppendCommand(dst []byte, form resp.ScriptForm) []byte 
 }
 
 // Priority implements resp.PatientRequest.
-func (c *counterCommand) Priority() resp.Priority {
-	if c.Cmd.GivesBack() {
+func (c *Counter) Priority() resp.Priority {
+	if c.core.Cmd.GivesBack() {
 		return resp.PriorityHigh
 	}
 	return resp.PriorityNormal
@@ -41,30 +38,28 @@ func (c *counterCommand) Priority() resp.Priority {
 
 // Wanted implements resp.PatientRequest. While it waited for room on a full lane, a doubt may have
 // become too old to be repeated.
-func (c *counterCommand) Wanted() bool {
-	c.sh.mu.Lock()
-	defer c.sh.mu.Unlock()
-	return c.Cmd.Wanted(c.count().Now())
+func (c *Counter) Wanted() bool {
+	c.sh.Lock()
+	defer c.sh.Unlock()
+	return c.core.Cmd.Wanted(c.sh.Now())
 }
 
 // Complete implements resp.Request.
-func (c *counterCommand) Complete(reply resp.Reply) {
+func (c *Counter) Complete(reply resp.Reply) {
 	defer invariants.FailStop()
-	n := c.count()
-	o := readCount(&n.Cmd, reply)
+	o := readCount(&c.core.Cmd, reply)
 	if o.Now == 0 {
-		o.Now = n.Now()
+		o.Now = c.sh.Now()
 	}
 	var rd counter.Ready
-	n.sh.mu.Lock()
-	paced := n.paced
-	n.paced = nil
-	n.Replied(&o, &rd)
-	n.sh.mu.Unlock()
-	if paced != nil {
-		n.sh.Table.Recovery.Answered(paced, o.Verdict.Answered())
+	c.sh.Lock()
+	throttle := c.throttle
+	c.throttle = nil
+	c.core.Replied(&o, &rd)
+	c.sh.UnlockCount(&rd)
+	if throttle != nil {
+		c.sh.Table.Recovery.Answered(throttle, o.Verdict.Answered())
 	}
-	n.sh.Table.ApplyCount(&rd)
 }
 
 // readCount reads the reply of a command.

@@ -14,7 +14,6 @@ type CounterOp struct {
 	counter.Op
 	Shard *Shard
 
-	port  counter.OpPort
 	timer wheel.Timer
 	bound bool
 	late  error // what it is told when its time is over
@@ -24,8 +23,8 @@ type CounterOp struct {
 
 // Init makes it ready.
 func (a *CounterOp) Init(sh *Shard, p counter.OpPort, what counter.OpKind, n int64) {
-	a.Op.Init(a, what, n)
-	a.Shard, a.port = sh, p
+	a.Op.Init(p, what, n)
+	a.Shard = sh
 	a.timer.Init(a)
 }
 
@@ -50,7 +49,7 @@ func (a *CounterOp) Outage(route uint64, d time.Duration) error {
 
 // Admit asks, unless the engine is being closed. The caller holds the lock.
 func (a *CounterOp) Admit(k CounterKey, route uint64, rd *counter.Ready) {
-	a.Shard.Count(k, route).Admit(&a.Op, rd)
+	a.Shard.Count(k, route).core.Admit(&a.Op, rd)
 }
 
 // Cancel gives the operation up unless its caller has been told; it reports whether it did.
@@ -60,29 +59,32 @@ func (a *CounterOp) Cancel(s lockerr.Cancel) bool {
 	completed := a.Completed()
 	switch {
 	case completed:
-	case a.Counter() == nil: // not admitted yet
-		a.Drop()
-		a.OnResult(0, s.NotAskedErr())
+	case a.Counter() == nil:
+		a.Refuse(s.NotAskedErr(), &rd)
 	default:
 		a.Op.Cancel(s, &rd)
 	}
-	a.Shard.Unlock()
-	a.Shard.Table.ApplyCount(&rd)
+	a.Shard.UnlockCount(&rd)
 	return !completed
 }
 
-// Granted, OnResult and Deliver implement counter.OpPort.
-func (a *CounterOp) Granted() *counter.Permits { return a.port.Granted() }
-func (a *CounterOp) Deliver()                  { a.port.Deliver() }
+// Refuse ends an operation that is not admitted; without a reason it is done, and nothing is asked. The caller holds
+// the lock.
+func (a *CounterOp) Refuse(why error, rd *counter.Ready) {
+	if why != nil && a.Kind == counter.Acquire {
+		a.Shard.Locks.Count.NotAcquired++
+	}
+	a.Op.Refuse(why, rd)
+}
 
-func (a *CounterOp) OnResult(answer int64, why error) {
+// Unbound is called when the operation has its verdict: nothing gives it up any more.
+func (a *CounterOp) Unbound() {
 	if a.bound {
 		a.Shard.Table.Timers.Cancel(&a.timer)
 	}
 	if a.outage != nil {
 		a.Shard.Table.Outages.Remove(a.outage)
 	}
-	a.port.OnResult(answer, why)
 }
 
 // Fire implements wheel.Task.

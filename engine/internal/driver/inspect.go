@@ -56,7 +56,7 @@ func (t *Table) Busy() (now bool, sofar uint64) {
 		s := &t.shards[i]
 		s.Lock()
 		now = now || s.len() > 0
-		sofar += s.Locks.Count.Acquired + s.Locks.Count.NotAcquired + s.counted.Acquired + s.counted.NotAcquired
+		sofar += s.Locks.Count.Acquired + s.Locks.Count.NotAcquired
 		s.Unlock()
 	}
 	return now, sofar
@@ -255,7 +255,7 @@ func (s *Shard) addCounts(n *NameUses, most int) {
 		if c == nil {
 			continue
 		}
-		c.EachWaiter(func(op *counter.Op) bool {
+		c.core.EachWaiter(func(op *counter.Op) bool {
 			if n.Waiting++; len(n.Uses) < most {
 				n.Uses = append(n.Uses, Use{Kind: [counter.Kinds]string{"semaphore", "latch"}[k], Since: waited(op, now)})
 			}

@@ -19,14 +19,13 @@ import (
 //
 // It is the lock.Port of its entries.
 type Shard struct {
-	Table   *Table
-	mu      sync.Mutex
-	Locks   lock.Shard
-	counts  map[CounterKey]*Counter
-	counted counter.Counters
-	number  uint64 // of the latest command of a count
-	ids     idSource
-	origins map[*lock.Hold]*lock.Origin // where holds were asked for; nil unless that is recorded
+	Table    *Table
+	mu       sync.Mutex
+	Locks    lock.Shard
+	counters counter.Shard
+	counts   map[CounterKey]*Counter
+	ids      idSource
+	origins  map[*lock.Hold]*lock.Origin // where holds were asked for; nil unless that is recorded
 
 	_ [64]byte // neighbours do not share a cache line
 }

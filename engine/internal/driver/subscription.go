@@ -4,6 +4,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
@@ -92,19 +93,17 @@ func (w *subscription) ChannelEvent(ev resp.ChannelEvent, message []byte, err er
 	sh := ShardOf(w.Entry())
 	var rd lock.Ready
 	sh.Lock()
-	switch ev {
-	case resp.Subscribed:
-		w.Subscribed(&rd)
-	case resp.Message:
-		w.OnMessage(&rd)
-	case resp.Disconnected:
-		w.ConnectionLost(&rd)
-	case resp.Refused:
+	if ev == resp.Refused {
 		w.ChannelRefused(w.channel.Name(), err, &rd)
+	} else {
+		w.OnChannel(channelEvents[ev], &rd)
 	}
 	sh.Unlock()
 	sh.Table.Apply(&rd)
 }
+
+// channelEvents are those of package resp, but for a refusal.
+var channelEvents = [...]serial.ChannelEvent{resp.Subscribed: serial.Confirmed, resp.Message: serial.Message, resp.Disconnected: serial.Lost}
 
 // pauseTimer ends a pause of an entry.
 type pauseTimer struct {

@@ -90,6 +90,7 @@ func (t *Table) Init(cfg Config) {
 		s := &t.shards[i]
 		s.Table = t
 		s.Locks.Init(s, &t.Lock, kind.Traits())
+		s.counters.Locks = &s.Locks
 	}
 }
 

@@ -62,7 +62,7 @@ type Answer struct {
 	PID      int               `json:"pid,omitempty"`
 	Service  string            `json:"service,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	// Held and Waiting count all of the engine's locks. Dropped counts the questions that it has not
+	// Held and Waiting count all of the engine's locks, semaphores and latches. Dropped counts the questions that it has not
 	// answered, because there were too many.
 	Held    int    `json:"held"`
 	Waiting int    `json:"waiting"`

@@ -23,7 +23,7 @@
 //	Lock, Unlock, Extend, cancel  Admit, Unlock, Extend, Cancel
 //	a reply                       Entry.Replied
 //	a timer                       Fired, AlarmFired, PauseOver
-//	the channel                   Subscribed, OnMessage, ConnectionLost, ChannelRefused
+//	the channel                   OnChannel, ChannelRefused
 //	the channel of calls          CallsConfirmed, Called, CallsLost, CallsRefused
 //	a renewal                     Renewal, Renewed, Gone
 //	a hold is asked               Check

@@ -1,8 +1,7 @@
 package lock
 
 import (
-	"time"
-
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -48,7 +47,7 @@ type Entry struct {
 	Cmd           Command
 
 	blocked Blocked
-	refused uint8 // refusals in a row, for the pause between tries
+	refused serial.Refusals
 	// headNext: the latest acquire was that of a TryLock. So TryLocks that come again and
 	// again do not keep the head from trying.
 	headNext bool
@@ -62,43 +61,18 @@ type Entry struct {
 }
 
 // Blocked says why no command of the name may be sent.
-type Blocked uint8
+type Blocked = serial.Blocked
 
 // The reasons.
 const (
-	NotBlocked        Blocked = iota
-	Disconnected              // no connection: the recovery queue goes on with it
-	BackingOff                // the server refuses for now: the pause timer goes on with it
-	BehindWriter              // a reader, while a writer of this process comes first: see handover.go
-	YieldingToReaders         // a writer's name, while readers that stayed behind it go first
-	Retired                   // it has nothing to send any more; recovery or a timer points to it still: not for use again
+	NotBlocked   = serial.NotBlocked
+	Disconnected = serial.Disconnected
+	BackingOff   = serial.BackingOff
+
+	BehindWriter      = serial.OtherReasons     // a reader, while a writer of this process comes first: see handover.go
+	YieldingToReaders = serial.OtherReasons + 1 // a writer's name, while readers that stayed behind it go first
+	Retired           = serial.OtherReasons + 2 // it has nothing to send any more; recovery or a timer points to it still: not for use again
 )
-
-// block keeps the name from sending, unless something does so already: then that
-// goes on with it, and a refusal meets the next command.
-func (r *Entry) block(why Blocked) bool {
-	if r.blocked != NotBlocked {
-		return false
-	}
-	r.blocked = why
-	return true
-}
-
-// unblock is called by what holds the name back: recovery, which lists it, or the timer of
-// its pause. Nobody else ends that, or either would still point to the entry when it
-// serves another name:
-//
-//	head                  TryLock               the name
-//	asleep                out                   freely
-//	its channel is lost                         stalled: listed by recovery
-//	                      refused: BUSY         must stay so
-func (r *Entry) unblock(why Blocked) bool {
-	if r.blocked != why {
-		return false
-	}
-	r.blocked = NotBlocked
-	return true
-}
 
 // retire lets a name go that has nothing to send any more. What held it back points to
 // the entry still, so it never serves another name.
@@ -108,20 +82,11 @@ func (r *Entry) retire() {
 	}
 }
 
-// pause holds the name's commands back for a moment after the server refused one,
-// longer each time; not so if its slot is being migrated, which ends by itself, with
-// messages to nobody meanwhile.
+// pause holds the name's commands back for a moment after the server refused one.
 func (r *Entry) pause(now clock.Instant, moving bool) {
-	if !r.block(BackingOff) {
-		return
+	if r.blocked.Block(BackingOff) {
+		r.Shard.emit(Effect{Kind: Pause, Entry: r, At: now.Add(r.refused.Pause(moving, r.Shard))})
 	}
-	r.refused = min(r.refused+1, 6)
-	d := 10 * time.Millisecond << r.refused // 20 ms ... 640 ms
-	if moving {
-		d = min(d, movingPoll)
-	}
-	d = d/2 + r.Shard.Draw(d/2)
-	r.Shard.emit(Effect{Kind: Pause, Entry: r, At: now.Add(d)})
 }
 
 // The methods below are for who lists entries; like all others they are called under the

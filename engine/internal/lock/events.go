@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -32,14 +33,14 @@ func (r *Entry) Replied(o *Outcome, rd *Ready) Command {
 // PauseOver ends a pause. A paused entry stays in the table, and one that Close set free
 // serves no other name, so r is still the one that was paused.
 func (r *Entry) PauseOver(rd *Ready) {
-	if r.unblock(BackingOff) {
+	if r.blocked.Unblock(BackingOff) {
 		r.Advance(rd)
 	}
 }
 
 // Reconnected goes on with a name that recovery lists, and counts what is sent.
 func (r *Entry) Reconnected(by *Throttle, rd *Ready) {
-	if !r.unblock(Disconnected) {
+	if !r.blocked.Unblock(Disconnected) {
 		return
 	}
 	if r.next(rd); rd.Send != nil {
@@ -54,7 +55,7 @@ func (r *Entry) Vacate() bool {
 	if r.InUse() {
 		return false
 	}
-	if w := r.sub; w != nil && w.linger {
+	if w := r.sub; w != nil && w.Lingers() {
 		w.setTimer(0)
 		w.end()
 	}
@@ -113,7 +114,7 @@ func (d *Compensation) Fired(now clock.Instant, rd *Ready) {
 func (w *Subscription) AlarmFired(rd *Ready) {
 	switch {
 	case w.over():
-	case w.linger:
+	case w.Lingers():
 		w.end()
 		w.res.finishTransition()
 	default:
@@ -124,11 +125,8 @@ func (w *Subscription) AlarmFired(rd *Ready) {
 	}
 }
 
-// Subscribed is called when the server has confirmed the subscription.
-func (w *Subscription) Subscribed(rd *Ready) { w.act(w.Confirmed(), rd) }
-
-// OnMessage is called when a message has come over the channel.
-func (w *Subscription) OnMessage(rd *Ready) { w.act(w.Message(), rd) }
+// OnChannel is called when something has happened to the channel.
+func (w *Subscription) OnChannel(e serial.ChannelEvent, rd *Ready) { w.act(w.Heard(e), rd) }
 
 // Woken is called on what wakeWriter has found.
 func (r *Entry) Woken(rd *Ready) {
@@ -136,9 +134,6 @@ func (r *Entry) Woken(rd *Ready) {
 		w.act(w.Event(false), rd)
 	}
 }
-
-// ConnectionLost is called when the connection of the channel was lost.
-func (w *Subscription) ConnectionLost(rd *Ready) { w.act(w.Disconnected(), rd) }
 
 // ChannelRefused is called when the server does not let this user listen: all who wait fail.
 func (w *Subscription) ChannelRefused(channel string, why error, rd *Ready) {
@@ -158,18 +153,18 @@ func (w *Subscription) ChannelRefused(channel string, why error, rd *Ready) {
 
 // act does what the wait decided, unless that is over. A waiter behind a hold of this process asks no server: what would have
 // it try has the hold looked at, for that may have been removed by somebody else.
-func (w *Subscription) act(action waitq.Action, rd *Ready) {
+func (w *Subscription) act(action serial.Action, rd *Ready) {
 	if w.over() {
 		return
 	}
 	r := w.res
 	switch {
-	case action == waitq.Nothing:
+	case action == serial.Nothing:
 	case r.hold != nil:
 		w.verify()
-	case action == waitq.Try:
+	case action == serial.Try:
 		r.next(rd)
-	case r.waiters.Len() > 0 && r.block(Disconnected):
+	case r.waiters.Len() > 0 && r.blocked.Block(Disconnected):
 		rd.Disconnected = r
 	}
 	r.finishTransition()
@@ -271,7 +266,7 @@ func (h *Hold) renewable(now clock.Instant, rd *Ready) bool {
 
 // AdvanceReader goes on with readers that were BehindWriter, or fails them if there is a reason.
 func (r *Entry) AdvanceReader(why error, rd *Ready) {
-	if !r.unblock(BehindWriter) {
+	if !r.blocked.Unblock(BehindWriter) {
 		return
 	}
 	if why != nil {
@@ -282,6 +277,6 @@ func (r *Entry) AdvanceReader(why error, rd *Ready) {
 
 // AdvanceWriter goes on with the name that was YieldingToReaders, when those that were BehindWriter have gone on.
 func (r *Entry) AdvanceWriter(rd *Ready) {
-	r.unblock(YieldingToReaders)
+	r.blocked.Unblock(YieldingToReaders)
 	r.advanceAfterEnd(rd)
 }

@@ -126,18 +126,10 @@ func (h *Hold) another(a *Request, since clock.Instant) *Hold {
 	return next
 }
 
-// yieldFor is how long a head skips its turn beside a round trip: the time in which others
-// that were woken find out.
-const yieldFor = time.Millisecond
-
-// yieldMost bounds it: a release may have been repeated for long.
-const yieldMost = 10 * time.Millisecond
-
 // yield has the head skip a turn after the release of a grant that was handed over.
 func (r *Entry) yield(o *Outcome) {
 	if w := r.sub; w != nil && r.waiters.Len() > 0 {
-		w.Skip()
-		w.setTimer(o.Now.Add(min(o.Now.Sub(o.Sent)+yieldFor, yieldMost)))
+		w.setTimer(w.Skip(o.Sent, o.Now))
 	}
 }
 
@@ -225,7 +217,7 @@ func (r *Entry) timely() *Hold {
 // yieldToReaders is called when the outermost hold has ended: those that are BehindWriter come next.
 func (r *Entry) yieldToReaders() {
 	if r.Shard.anyBehind(r) {
-		r.block(YieldingToReaders)
+		r.blocked.Block(YieldingToReaders)
 	}
 }
 

@@ -3,6 +3,8 @@ package lock
 import (
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 // newHandOverLab hands a grant over twice, and for 10 ms.
@@ -71,7 +73,7 @@ func TestATenureIsHandedOverSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
 	l.now = l.now.Add(3 * time.Millisecond)
 	l.reply(r, Outcome{Sent: sent})
 	l.is(r, NoCommand)
-	if want := l.now.Add(3*time.Millisecond + yieldFor); w.at != want {
+	if want := l.now.Add(3*time.Millisecond + serial.YieldFor); w.at != want {
 		t.Errorf("it skips its turn until %v, want %v", w.at, want)
 	}
 	// Its own release is announced to it, too.
@@ -337,7 +339,7 @@ func TestAfterTheLastHandOverTheSubscriptionLingers(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	w := bellOf(r.sub)
-	l.now = l.now.Add(LingerFor)
+	l.now = l.now.Add(serial.LingerFor)
 	l.does(w.AlarmFired)
 	l.unlock(next.hold)
 	l.is(r, Releasing)

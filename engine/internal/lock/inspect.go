@@ -145,7 +145,7 @@ const (
 
 // View is called under the shard's lock.
 func (r *Entry) View() View {
-	v := View{What: r.Cmd.Action, Held: r.blocked, LastAttempt: r.lastAttempt, Refusals: r.refused, Waiters: r.waiters.Len()}
+	v := View{What: r.Cmd.Action, Held: r.blocked, LastAttempt: r.lastAttempt, Refusals: uint8(r.refused), Waiters: r.waiters.Len()}
 	if r.hold != nil {
 		v.Depth = r.hold.Depth()
 	}
@@ -160,7 +160,7 @@ func (r *Entry) View() View {
 	}
 	switch w := r.sub; {
 	case w == nil:
-	case w.linger:
+	case w.Lingers():
 		v.Head = Lingers
 	case w.Ready():
 		v.Head = Awake

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -299,3 +300,9 @@ func (l *lab) is(r *Entry, want CommandKind) {
 		l.t.Fatalf("in flight is command %d, want %d (%+v)", r.Cmd.Action, want, r.View())
 	}
 }
+
+// What the channel of a subscription tells.
+
+func (w *Subscription) Subscribed(rd *Ready)     { w.OnChannel(serial.Confirmed, rd) }
+func (w *Subscription) OnMessage(rd *Ready)      { w.OnChannel(serial.Message, rd) }
+func (w *Subscription) ConnectionLost(rd *Ready) { w.OnChannel(serial.Lost, rd) }

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/waitq"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 // Waiters queue at the server in two ways: those of a FairMutex for the order, each as an owner of its own; and the
@@ -96,7 +96,7 @@ func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 		w.stage = calling
 		w.effect(ListenForCalls)
 	}
-	most := waitq.Poll // a call may be missed
+	most := serial.Poll // a call may be missed
 	if w.stage == asking {
 		w.stage, most = behind, lookAfter(o.Behind)
 		w.unlisten()
@@ -110,7 +110,7 @@ func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 // looks after a second, the one before after two, and so on: so somebody sees soon that nobody in the front comes,
 // and few look.
 func lookAfter(behind int) time.Duration {
-	return min(time.Duration(min(behind, 100)+1)*waitq.Poll, LongestSleepMissed)
+	return min(time.Duration(min(behind, 100)+1)*serial.Poll, LongestSleepMissed)
 }
 
 // CallsConfirmed is called when the server has confirmed the channel of the calls: the head asks where its place
@@ -141,7 +141,7 @@ func (w *Subscription) Called(rd *Ready) {
 		w.stage = racing
 		w.listen() // the confirmation makes the head try
 		if w.Asleep() {
-			w.setTimer(r.Shard.Now().Add(waitq.Poll))
+			w.setTimer(r.Shard.Now().Add(serial.Poll))
 		}
 	}
 }

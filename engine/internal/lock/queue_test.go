@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 // refuse answers a try: another has the lock, for a minute. In the queue it has so many behind it; -1: it is
@@ -304,7 +305,7 @@ func TestQueue_BehindWhileTheSlotMoves_SleepsNotForLong(t *testing.T) {
 	l.reply(r, Outcome{})
 	l.joins(r, NoJoin)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute, Moving: true})
-	if d := w.at.Sub(l.now); !w.listening || d > movingPoll {
+	if d := w.at.Sub(l.now); !w.listening || d > serial.MovingPoll {
 		t.Errorf("listens %v, sleeps for %v", w.listening, d)
 	}
 }
@@ -404,7 +405,7 @@ func TestFairMutex_UnlockWhileItsSlotMoves_IsRepeated(t *testing.T) {
 	for range 20 {
 		l.is(r, Releasing)
 		l.reply(r, Outcome{Result: RetryLater, Moving: true, Err: errors.New("TRYAGAIN")})
-		if d := l.paused.Sub(l.now); d <= 0 || d > movingPoll {
+		if d := l.paused.Sub(l.now); d <= 0 || d > serial.MovingPoll {
 			t.Fatalf("it is repeated after %v", d)
 		}
 		l.now = l.paused

@@ -3,6 +3,7 @@ package lock
 import (
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -53,7 +54,7 @@ const releaseFor = 10 * time.Millisecond
 // joins reports whether a is plain, and of a kind that shares a grant.
 func (r *Entry) joins(a *Request) bool {
 	cfg := r.Shard.Config
-	return r.Shard.Traits[a.Kind].Entries == PerReader && cfg.HandOverFor >= yieldFor && a.plain() &&
+	return r.Shard.Traits[a.Kind].Entries == PerReader && cfg.HandOverFor >= serial.YieldFor && a.plain() &&
 		(a.Acks == 0 || a.Acks == DefaultAcks && cfg.Replicas == 0)
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 // A readersLab is a name that is read: its writers, and the entries of those who read.
@@ -267,7 +268,7 @@ func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
 		began := l.now
 		l.now = l.now.Add(time.Millisecond)
 		l.reply(a.hold.Entry, Outcome{Sent: began})
-		if want := l.now.Add(time.Millisecond + yieldFor); bellOf(q.sub).at != want || q.Cmd.Action != NoCommand {
+		if want := l.now.Add(time.Millisecond + serial.YieldFor); bellOf(q.sub).at != want || q.Cmd.Action != NoCommand {
 			t.Fatalf("it skips no turn: %v, want %v; %+v", bellOf(q.sub).at, want, q.View())
 		}
 		l.does(func(rd *Ready) { q.sub.AlarmFired(rd) })

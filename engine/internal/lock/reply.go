@@ -63,7 +63,7 @@ func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 		r.pause(o.Now, o.Moving)
 		return
 	}
-	if r.block(Disconnected) { // otherwise it is listed already
+	if r.blocked.Block(Disconnected) { // otherwise it is listed already
 		rd.Disconnected = r
 	}
 }

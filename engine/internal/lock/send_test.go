@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 // An acquire that was sent and not answered burns its owner. The release of that owner and the
@@ -295,7 +296,7 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 			l.is(r, Acquiring)
 			c, next = next, l.askFenced(r)
 			l.reply(r, Outcome{Token: 2 + i, BatchAnswers: 1})
-			if at := bellOf(r.sub).at; at.Sub(l.now) <= yieldMost {
+			if at := bellOf(r.sub).at; at.Sub(l.now) <= serial.YieldMost {
 				t.Errorf("%s: the next one of this process skips a turn, until %v", what, at)
 			}
 		}

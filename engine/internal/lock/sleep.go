@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/waitq"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -17,21 +17,19 @@ func (r *Entry) refusedFor(c *Command, o *Outcome) {
 	}
 	w.holder = lockerr.ParseOwner(o.Holder)
 	action, d := w.Refused(o.TTL)
-	if c.Join != NoJoin && w.joined(o) || action != waitq.Sleep {
+	if c.Join != NoJoin && w.joined(o) || action != serial.Sleep {
 		return // it sleeps behind the front, or is ready again: next sends the try
 	}
 	w.listen() // the confirmation is an event: it makes the head try again
 	switch _, polls := r.headKind(); {
 	case polls:
 		d = w.pollPause(d)
-	case o.Moving:
-		d = min(d, movingPoll/2+r.Shard.Draw(movingPoll/2))
 	default:
-		d = min(d, w.longestSleep())
+		d = min(d, w.longestSleep(o.Moving))
 	}
 	// The answer may have lain unread, in a process that was paused, say: the server counts since
 	// it gave it, soon after the command was sent.
-	w.setTimer(min(o.Now.Add(d), o.Sent.Add(d+waitq.Poll)))
+	w.setTimer(min(o.Now.Add(d), o.Sent.Add(d+serial.Poll)))
 }
 
 // How long a head sleeps at most. A release may be silent: the key was deleted by hand, or evicted;
@@ -56,19 +54,18 @@ const (
 	LongestSleepMissed = 10 * time.Second
 )
 
-// longestSleep has a random part, so that heads that fell asleep together do not wake together.
-func (w *Subscription) longestSleep() time.Duration {
-	most := w.res.Shard.Config.LongestSleep
+// longestSleep is how long the head sleeps at most.
+func (w *Subscription) longestSleep(moving bool) time.Duration {
+	s := w.res.Shard
+	most := s.Config.LongestSleep
 	kind, polls := w.res.headKind()
-	switch k := &w.res.Shard.Traits[kind]; {
+	switch k := &s.Traits[kind]; {
 	case polls:
 		return verifyEvery
-	case !w.Hears():
-		most = waitq.Poll
 	case k.Entries == PerGrant, k.Waiting == Queueing:
 		most = LongestSleepMissed
 	}
-	return most/2 + w.res.Shard.Draw(most/2)
+	return serial.Spread(w.Longest(most, moving), s)
 }
 
 // pollPause is the back-off of a lock without a channel, as the head has asked for: without
@@ -91,7 +88,7 @@ func (w *Subscription) sleepBehindHold(h *Hold) {
 		return
 	}
 	w.Sleep()
-	if d := w.longestSleep(); !h.watched() || d < w.res.Shard.Config.Lease/3 {
+	if d := w.longestSleep(false); !h.watched() || d < w.res.Shard.Config.Lease/3 {
 		now := w.res.Shard.Stamp()
 		w.setTimer(now.Add(h.untilVerify(now, d)))
 	}
@@ -144,7 +141,7 @@ func (r *Entry) finishTransition() {
 	if r.InUse() || r.blocked == BackingOff || r.blocked == YieldingToReaders || r.endingContexts != 0 || behind {
 		return
 	}
-	r.unblock(BehindWriter)
+	r.blocked.Unblock(BehindWriter)
 	r.lastAttempt = NoAnswer // the next acquisition must find out by itself
 	if r.sub != nil || r.Detached {
 		return

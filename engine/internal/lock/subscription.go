@@ -1,13 +1,11 @@
 package lock
 
 import (
-	"time"
-
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/waitq"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
-// Subscription is the wait of an entry's head. waitq.HeadWait decides when that tries; Wait adds the
+// Subscription is the wait of an entry's head. serial.HeadWait decides when that tries; Wait adds the
 // alarm and the channel. It is made by the first refusal, or when a request waits behind a
 // hold of this process. It stays for a moment after the last waiter has left (lingering),
 // so that a name in demand does not subscribe and unsubscribe at every turn.
@@ -15,7 +13,7 @@ import (
 // It is an object of its own because timers and channel events may arrive after the
 // entry has finished with it. Then it is over, and they do nothing.
 type Subscription struct {
-	waitq.HeadWait
+	serial.HeadWait
 	turnEnds shortInstant // see handover.go
 	Handle   any          // the driver's
 	res      *Entry
@@ -23,7 +21,6 @@ type Subscription struct {
 	kind     uint8         // of the queue
 	queued   bool          // the engine may have a place in the queue at the server: see queue.go
 	moving   bool          // the latest answer said that the slot of the name moves
-	linger   bool          // nobody waits; the alarm ends the subscription
 	tries    uint8         // of a lock that polls, for the pause between them
 	holder   lockerr.Owner // who has refused the head, if that is known
 }
@@ -33,9 +30,6 @@ func (w *Subscription) Entry() *Entry { return w.res }
 
 // over reports whether the entry has finished with it.
 func (w *Subscription) over() bool { return w.res.sub != w }
-
-// LingerFor is how long a subscription outlives its last waiter.
-const LingerFor = time.Second
 
 // ensureSubscription returns the wait, and makes it if there is none.
 func (r *Entry) ensureSubscription() *Subscription {
@@ -66,10 +60,6 @@ func (w *Subscription) listen() {
 	}
 }
 
-// movingPoll is how long a head sleeps at most while its slot is being migrated:
-// sharded messages are then sent where nobody can be subscribed.
-const movingPoll = 100 * time.Millisecond
-
 // linger keeps the subscription for a moment after the last waiter left, then ends it.
 func (r *Entry) linger() {
 	w := r.sub
@@ -78,17 +68,14 @@ func (r *Entry) linger() {
 		w.end()
 		return
 	}
-	if !w.linger {
-		w.Reset()
-		w.linger = true
-		w.setTimer(r.Shard.Now().Add(LingerFor))
+	if w.Linger() {
+		w.setTimer(r.Shard.Now().Add(serial.LingerFor))
 	}
 }
 
 // stopLingering is called when somebody waits again.
 func (w *Subscription) stopLingering() {
-	if w != nil && w.linger {
-		w.linger = false
+	if w != nil && w.StopLingering() {
 		w.setTimer(0)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
+	"github.com/pawl-lock/pawl/engine/internal/serial"
 )
 
 // A hold of a month that nobody has waited for, and then somebody does: it must be looked at.
@@ -70,7 +71,7 @@ func TestCommand_MovingAndNotSent_IsRepeatedWithin100ms(t *testing.T) {
 	for i := range 8 {
 		l.is(r, Acquiring)
 		l.reply(r, Outcome{Result: NotSent, Moving: true})
-		if d := l.paused.Sub(l.now); d > movingPoll {
+		if d := l.paused.Sub(l.now); d > serial.MovingPoll {
 			t.Errorf("try %d: the next one is in %v", i, d)
 		}
 		l.now = l.paused
@@ -92,7 +93,7 @@ func TestUnlock_SlotMoves_IsRepeatedWithin100ms(t *testing.T) {
 	for i := range 10 {
 		l.is(r, Releasing)
 		l.reply(r, Outcome{Result: RetryLater, Moving: i > 5, Begun: i == 7})
-		if d := l.paused.Sub(l.now); i > 5 && d > movingPoll {
+		if d := l.paused.Sub(l.now); i > 5 && d > serial.MovingPoll {
 			t.Errorf("release %d: the next one is in %v", i, d)
 		}
 		l.now = l.paused

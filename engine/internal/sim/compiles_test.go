@@ -98,7 +98,7 @@ func (c *compiler) compile(file, text string) error {
 // A change that does not compile is told from one that does.
 func TestAMutantThatDoesNotCompileIsNoticed(t *testing.T) {
 	t.Parallel()
-	dir, err := filepath.Abs("../waitq")
+	dir, err := filepath.Abs("../serial")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,10 @@
-package waitq
+package serial
 
-import "time"
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
 
 // HeadWait is the wait of one name's head: when it tries at the server and when it
 // sleeps. It is a plain state machine, without clock, socket or lock: the caller
@@ -27,7 +31,8 @@ import "time"
 //	  | Granted       |  v                                   |
 //	  +---------------+ asleep --- event or Alarm: Try ------+
 //
-// Skip leads from idle to a sleep that only the alarm ends.
+// Skip leads from idle to a sleep that only the alarm ends. Linger leads to a rest without any
+// waiter: the alarm ends the subscription, and a new waiter ends the rest.
 //
 // The state belongs to the name, not to the waiter: when a head leaves, the next
 // one takes over the sleep and the subscription as they are, so nothing needs to
@@ -44,10 +49,21 @@ type HeadWait struct {
 type waitState uint8
 
 const (
-	idle     waitState = iota // no try out, none refused: a try may be sent
-	trying                    // a try is out
-	asleep                    // the last try was refused; an event or the alarm ends it
-	skipping                  // another's turn: the alarm ends it
+	idle      waitState = iota // no try out, none refused: a try may be sent
+	trying                     // a try is out
+	asleep                     // the last try was refused; an event or the alarm ends it
+	skipping                   // another's turn: the alarm ends it
+	lingering                  // nobody waits: the alarm ends the subscription
+)
+
+// ChannelEvent is what happens to the channel of a name.
+type ChannelEvent uint8
+
+// The events. Each of them makes a head try that sleeps.
+const (
+	Confirmed ChannelEvent = iota // the server has confirmed the subscription
+	Message                       // a message has come
+	Lost                          // the connection was lost, and messages with it
 )
 
 // Action is what the caller does next.
@@ -65,9 +81,21 @@ const (
 	Sleep
 )
 
-// Poll bounds the sleep while no message can arrive: the channel is not
-// confirmed, or the key has no expiry that would end the sleep.
-const Poll = time.Second
+const (
+	// Poll bounds the sleep while no message can arrive: the channel is not
+	// confirmed, or the key has no expiry that would end the sleep.
+	Poll = time.Second
+	// MovingPoll bounds it while the slot moves: sharded messages are then sent where nobody can be
+	// subscribed.
+	MovingPoll = 100 * time.Millisecond
+	// LingerFor is how long a subscription outlives its last waiter, so that a name in demand does not
+	// subscribe and unsubscribe at every turn.
+	LingerFor = time.Second
+	// YieldFor is how long a head skips its turn beside a round trip: the time in which others that
+	// were woken find out. YieldMost bounds it: a release may have been repeated for long.
+	YieldFor  = time.Millisecond
+	YieldMost = 10 * time.Millisecond
+)
 
 // Listen reports whether the channel must be subscribed to now, and notes that
 // it was. Heads of a lock that polls never call it.
@@ -104,14 +132,46 @@ func (w *HeadWait) Sent() {
 // Reset ends a try or a sleep without a verdict: the next try may be sent. It is
 // called after a grant, when a local hold ends, and when a try did not reach the
 // server.
-func (w *HeadWait) Reset() { w.state = idle }
+func (w *HeadWait) Reset() {
+	if w.state != lingering {
+		w.state = idle
+	}
+}
+
+// Wake ends a sleep, and neither a try nor a turn that is skipped.
+func (w *HeadWait) Wake() { w.wake(false) }
 
 // Sleep notes that the head waits for something else than the server: an event or the alarm ends it.
 func (w *HeadWait) Sleep() { w.state = asleep }
 
 // Skip lets others go first: the next try is sent when the alarm rings, whatever the channel
-// says before.
-func (w *HeadWait) Skip() { w.state = skipping }
+// says before. It returns the instant of the alarm, after a command that was sent then and answered now.
+func (w *HeadWait) Skip(sent, now clock.Instant) (alarm clock.Instant) {
+	w.state = skipping
+	return now.Add(min(now.Sub(sent)+YieldFor, YieldMost))
+}
+
+// Skips reports whether others go first.
+func (w *HeadWait) Skips() bool { return w.state == skipping }
+
+// Linger notes that nobody waits any more. It reports whether that is new: then the alarm is to ring
+// after LingerFor, and to end the subscription.
+func (w *HeadWait) Linger() (begins bool) {
+	begins = w.state != lingering
+	w.state = lingering
+	return begins
+}
+
+// Lingers reports whether nobody waits.
+func (w *HeadWait) Lingers() bool { return w.state == lingering }
+
+// StopLingering notes that somebody waits again. It reports whether nobody did: then the alarm is off.
+func (w *HeadWait) StopLingering() (ends bool) {
+	if ends = w.state == lingering; ends {
+		w.state = idle
+	}
+	return ends
+}
 
 // Refused notes that the try was refused. ttl is what the key has left, negative
 // if it has no expiry.
@@ -129,36 +189,28 @@ func (w *HeadWait) Refused(ttl time.Duration) (Action, time.Duration) {
 	return Sleep, ttl + time.Millisecond
 }
 
-// Confirmed notes that the server confirmed the subscription. After a lost
-// connection all its names are told so together, so that try is paced.
-func (w *HeadWait) Confirmed() Action {
-	if !w.listening { // it comes late
-		return Nothing
+// Longest is how long a head that was refused sleeps at most: that long if messages arrive.
+func (w *HeadWait) Longest(most time.Duration, moving bool) time.Duration {
+	switch {
+	case moving:
+		return MovingPoll
+	case !w.confirmed:
+		return Poll
 	}
-	again := w.lost
-	w.gen++
-	w.confirmed, w.lost = true, false
-	return w.wake(again)
+	return most
 }
 
-// Message notes that a message arrived.
-func (w *HeadWait) Message() Action {
+// Heard notes an event of the channel, unless that was given up.
+func (w *HeadWait) Heard(e ChannelEvent) Action {
 	if !w.listening {
 		return Nothing
 	}
-	w.gen++
-	return w.wake(false)
-}
-
-// Disconnected notes that the connection of the channel was lost, and messages
-// with it. The head tries, and polls until the channel is confirmed again.
-func (w *HeadWait) Disconnected() Action {
-	if !w.listening {
-		return Nothing
+	// All names of a connection that was lost, or is there again, are told so together.
+	paced := e == Lost || e == Confirmed && w.lost
+	if e != Message {
+		w.confirmed, w.lost = e == Confirmed, e == Lost
 	}
-	w.gen++
-	w.confirmed, w.lost = false, true
-	return w.wake(true)
+	return w.Event(paced)
 }
 
 // Event notes any other event that makes the head try, paced if many names may have it together.

@@ -1,9 +1,11 @@
-package waitq
+package serial
 
 import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // event is what can happen to a HeadWait.
@@ -22,11 +24,13 @@ const (
 	reset
 	listen
 	unlisten
+	linger
+	stopLingering
 	events
 )
 
 var eventNames = [...]string{"Sent", "Refused(0)", "Refused(50ms)", "Refused(1h)", "Refused(-1)", "Confirmed", "Message",
-	"Disconnected", "Alarm", "Reset", "Listen", "Unlisten"}
+	"Disconnected", "Alarm", "Reset", "Listen", "Unlisten", "Linger", "StopLingering"}
 
 func (e event) String() string { return eventNames[e] }
 
@@ -41,17 +45,20 @@ type observer struct {
 	listening bool
 	heard     bool // messages arrive
 	lost      bool // they did, until the connection was lost
+	lingers   bool // nobody waits
 }
 
 // possible reports whether the caller can report this event now.
 func (o *observer) possible(e event) bool {
 	switch e {
 	case sent:
-		return !o.out && !o.asleep
+		return !o.out && !o.asleep && !o.lingers
 	case refusedNow, refusedSoon, refusedLate, refusedForEver:
 		return o.out
 	case confirmed, message, disconnected, unlisten:
 		return o.listening
+	case linger:
+		return !o.out
 	}
 	return true
 }
@@ -106,6 +113,10 @@ func (o *observer) observe(e event) expectation {
 		return wake
 	case reset:
 		o.out, o.asleep = false, false
+	case linger:
+		o.lingers, o.asleep = true, false
+	case stopLingering:
+		o.lingers = false
 	case listen:
 		o.listening = true
 	case unlisten:
@@ -126,11 +137,11 @@ func apply(w *HeadWait, e event) (Action, time.Duration, bool) {
 		a, d := w.Refused(ttls[e])
 		return a, d, true
 	case confirmed:
-		return w.Confirmed(), 0, true
+		return w.Heard(Confirmed), 0, true
 	case message:
-		return w.Message(), 0, true
+		return w.Heard(Message), 0, true
 	case disconnected:
-		return w.Disconnected(), 0, true
+		return w.Heard(Lost), 0, true
 	case alarm:
 		return w.Alarm(), 0, true
 	case reset:
@@ -139,6 +150,10 @@ func apply(w *HeadWait, e event) (Action, time.Duration, bool) {
 		w.Listen()
 	case unlisten:
 		w.Unlisten()
+	case linger:
+		w.Linger()
+	case stopLingering:
+		w.StopLingering()
 	}
 	return Nothing, 0, false
 }
@@ -175,7 +190,8 @@ func TestHeadNeverSleepsPastAnEventInAnyInterleaving(t *testing.T) {
 			switch {
 			case acts && action != want.action,
 				action == Sleep && (d < want.min || d > want.max),
-				w.Ready() != (!o.out && !o.asleep),
+				w.Ready() != (!o.out && !o.asleep && !o.lingers),
+				w.Lingers() != o.lingers,
 				w.Listening() != o.listening:
 				t.Fatalf("after %v: action %d for %v, ready %v, listening %v; want %+v, observer %+v", path, action, d, w.Ready(), w.Listening(), want, o)
 			}
@@ -209,9 +225,9 @@ func TestListenAsksForOneSubscription(t *testing.T) {
 func ExampleHeadWait() {
 	var w HeadWait
 	w.Listen()
-	w.Confirmed()
+	w.Heard(Confirmed)
 	w.Sent()                          // the try executes at the server: refused
-	w.Message()                       // the holder released; this overtakes the refusal
+	w.Heard(Message)                  // the holder released; this overtakes the refusal
 	action, _ := w.Refused(time.Hour) // nobody would ever wake us
 	fmt.Println(action == Try, w.Ready())
 	// Output: true true
@@ -222,14 +238,47 @@ func TestOnlyTheAlarmEndsATurnThatIsSkipped(t *testing.T) {
 	t.Parallel()
 	var w HeadWait
 	w.Listen()
-	w.Confirmed()
-	w.Skip()
-	for what, event := range map[string]func() Action{"a message": w.Message, "a lost connection": w.Disconnected, "a confirmation": w.Confirmed} {
-		if action := event(); action != Nothing || w.Ready() {
+	w.Heard(Confirmed)
+	w.Skip(0, 0)
+	for what, event := range map[string]ChannelEvent{"a message": Message, "a lost connection": Lost, "a confirmation": Confirmed} {
+		if action := w.Heard(event); action != Nothing || w.Ready() {
 			t.Errorf("%s: action %d", what, action)
 		}
 	}
 	if action := w.Alarm(); action != Try || !w.Ready() {
 		t.Errorf("the alarm: action %d", action)
+	}
+}
+
+// What nobody waits for wakes nobody, and is not taken for a try; the first who waits again tries.
+func TestHeadWait_NobodyWaits_Lingers(t *testing.T) {
+	t.Parallel()
+	var w HeadWait
+	w.Listen()
+	w.Skip(0, 0)
+	if !w.Linger() || w.Linger() || w.Skips() {
+		t.Error("it begins once, and ends a turn that is skipped")
+	}
+	w.Reset()
+	if action := w.Heard(Message); action != Nothing || w.Ready() || !w.Lingers() {
+		t.Errorf("action %d, ready %v", action, w.Ready())
+	}
+	if !w.StopLingering() || w.StopLingering() || !w.Ready() {
+		t.Error("it ends once, and the next try may be sent")
+	}
+}
+
+// Whatever woke it, a head that lets others go first does so for a round trip and a moment.
+func TestHeadWait_Skip_LastsARoundTripAndAMoment(t *testing.T) {
+	t.Parallel()
+	const now = clock.Instant(time.Hour)
+	for trip, want := range map[time.Duration]time.Duration{0: YieldFor, 3 * time.Millisecond: 3*time.Millisecond + YieldFor, time.Minute: YieldMost} {
+		var w HeadWait
+		if at := w.Skip(now.Add(-trip), now); at != now.Add(want) || !w.Skips() {
+			t.Errorf("after a round trip of %v: %v, want %v", trip, at.Sub(now), want)
+		}
+		if w.Wake(); !w.Skips() {
+			t.Error("another event ends it")
+		}
 	}
 }
