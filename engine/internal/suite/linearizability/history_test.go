@@ -132,8 +132,9 @@ const (
 	historyCold    = 200 // names that nobody else wants, mostly
 )
 
-func runHistory(t *testing.T, kind historyKind) {
-	length := 3 * time.Second
+// lengthAndSeed are those of a history: PAWL_HISTORY and PAWL_HISTORY_SEED say otherwise.
+func lengthAndSeed(t *testing.T, length time.Duration) (time.Duration, uint64) {
+	t.Helper()
 	if v := os.Getenv("PAWL_HISTORY"); v != "" {
 		var err error
 		if length, err = time.ParseDuration(v); err != nil {
@@ -147,7 +148,12 @@ func runHistory(t *testing.T, kind historyKind) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("seed %d", seed)
+	t.Logf("PAWL_HISTORY_SEED=%d", seed)
+	return length, seed
+}
+
+func runHistory(t *testing.T, kind historyKind) {
+	length, seed := lengthAndSeed(t, 3*time.Second)
 	kind.patience = 10 * time.Second
 	h := &history{t: t, kind: kind, seed: seed, s: testkit.Server(t), stop: make(chan struct{})}
 	h.register.start = time.Now()

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -78,18 +76,7 @@ func runReaders(t *testing.T, closes bool) {
 		writers = 2
 		longest = 15 * time.Second
 	)
-	length := 5 * time.Second
-	if v := os.Getenv("PAWL_HISTORY"); v != "" {
-		var err error
-		if length, err = time.ParseDuration(v); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seed, err := strconv.ParseUint(os.Getenv("PAWL_HISTORY_SEED"), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("PAWL_HISTORY_SEED=%d", seed)
+	length, seed := lengthAndSeed(t, 5*time.Second)
 	s := testkit.Server(t)
 	stop := make(chan struct{})
 	l := &library{readers: make(map[*engine.Hold]struct{}), writers: make(map[*engine.Hold]struct{})}

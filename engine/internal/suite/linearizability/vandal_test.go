@@ -10,27 +10,38 @@ import (
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
-// vandal makes faults, one after another: at the network of one engine, or, without
-// a proxy, at the server. It mends what it broke before it goes on.
+// vandal makes faults, one after another: at a network between engines and servers, or, without
+// a proxy, at the server of a history. It mends what it broke before it goes on.
 type vandal struct {
-	h   *history
-	p   *faultproxy.Proxy
-	rng *rand.Rand
+	h       *history
+	p       func() *faultproxy.Proxy // through which the commands go now
+	scripts []*script.Script         // at which faults aim
+	rng     *rand.Rand
+	calm    time.Duration // for how long there may be no fault
+	faults  int // so far
 }
 
 func newVandal(h *history, p *faultproxy.Proxy, stream uint64) *vandal {
-	return &vandal{h: h, p: p, rng: h.rand(stream)}
+	v := &vandal{h: h, rng: h.rand(stream), scripts: h.kind.scripts, calm: time.Second}
+	if v.scripts == nil {
+		v.scripts = []*script.Script{script.Acquire, script.Release, script.Renew, script.Reenter, script.Leave}
+	}
+	if p != nil {
+		v.p = func() *faultproxy.Proxy { return p }
+	}
+	return v
 }
 
 func (v *vandal) run(over <-chan struct{}) {
 	for {
 		quiet := rand64(v.rng, 250*time.Millisecond)
 		if v.rng.IntN(10) == 0 {
-			quiet = rand64(v.rng, time.Second) // leases are renewed
+			quiet = rand64(v.rng, v.calm) // leases are renewed
 		}
 		if !testkit.Pause(over, quiet) {
 			return
 		}
+		v.faults++
 		if v.p != nil {
 			v.atNetwork(over)
 		} else {
@@ -55,11 +66,7 @@ func (v *vandal) some() faultproxy.Select {
 
 // a command of some script.
 func (v *vandal) command() faultproxy.Match {
-	scripts := v.h.kind.scripts
-	if scripts == nil {
-		scripts = []*script.Script{script.Acquire, script.Release, script.Renew, script.Reenter, script.Leave}
-	}
-	return faultproxy.Is("EVALSHA", scripts[v.rng.IntN(len(scripts))].SHA)
+	return faultproxy.Is("EVALSHA", v.scripts[v.rng.IntN(len(v.scripts))].SHA)
 }
 
 // outage is mostly short, sometimes longer than a lease or the command timeout.
@@ -71,7 +78,7 @@ func (v *vandal) outage() time.Duration {
 }
 
 func (v *vandal) atNetwork(over <-chan struct{}) {
-	p := v.p
+	p := v.p()
 	switch v.rng.IntN(8) {
 	case 0:
 		p.Cut(v.some())

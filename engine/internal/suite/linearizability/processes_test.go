@@ -1,0 +1,270 @@
+//go:build linux || darwin
+
+package linearizability
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/testkit"
+	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+const (
+	places = 4 // worker processes at a time
+	// betweenFailovers is how far apart failovers are in a long history.
+	betweenFailovers = 40 * time.Second
+)
+
+// fleet is a history of several processes on a primary with two replicas and three sentinels. Each process
+// has the place of one that was killed before it, and its network: proxies that break connections. Processes are
+// killed and stopped, and sentinels promote a replica, on command or because the primary was killed.
+//
+// All locks are acknowledged by all replicas, so that docs/promises.md allows no exception: whichever replica is
+// promoted, what must hold is the same. Order and exclusion are judged over all processes (see record).
+//
+//	PAWL_HISTORY=4m PAWL_HISTORY_SEED=1 go test -run TestProcesses -v ./engine/internal/suite/linearizability
+type fleet struct {
+	t       *testing.T
+	seed    uint64
+	rng     *rand.Rand
+	servers *redistest.Replicated
+	proxies [places][]*faultproxy.Proxy // by place and server
+	primary atomic.Int32                // which of the servers it is
+	workers [places]*started
+	begun   int // processes so far
+	record  record
+
+	cuts, kills, stops, failovers int
+}
+
+// started is a process at a place.
+type started struct {
+	*testkit.Peer
+	ended chan struct{}
+	err   error // of its end; read after ended
+}
+
+// Four processes lock, extend and unlock while they are killed and stopped, their connections break, and
+// another server becomes the primary.
+func TestProcesses_KilledCutAndFailedOver_HistoryIsThatOfMutexes(t *testing.T) {
+	if args := testkit.PeerArgs(); len(args) > 0 {
+		beProcess(t, args)
+		return
+	}
+	t.Parallel()
+	length, seed := lengthAndSeed(t, 5*time.Second)
+	f := &fleet{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), servers: redistest.StartSentinel(t)}
+	f.record.ops, f.record.counts = make(map[string]*operation), make(map[string]int)
+	for place := range f.workers {
+		for _, s := range f.servers.Servers() {
+			f.proxies[place] = append(f.proxies[place], faultproxy.New(t, "tcp", s.Addr()))
+		}
+		f.start(place)
+	}
+	f.run(length)
+	t.Logf("%d processes, %d faults of networks, %d kills, %d stops, %d failovers", f.begun, f.cuts, f.kills, f.stops, f.failovers)
+	f.record.check(t)
+	f.wantNothingLeft()
+}
+
+// start starts a process at a place.
+func (f *fleet) start(place int) {
+	f.t.Helper()
+	args := []any{f.begun, f.seed, f.servers.URL()}
+	for i, s := range f.servers.Servers() {
+		args = append(args, s.Addr()+"="+f.proxies[place][i].Addr())
+	}
+	f.begun++
+	w := &started{Peer: testkit.StartPeer(f.t, args...), ended: make(chan struct{})}
+	f.workers[place] = w
+	go func() {
+		defer close(w.ended)
+		var said []string
+		w.err = w.Follow(func(text string) {
+			if !f.record.line(text) {
+				said = append(said, text)
+			}
+		})
+		if w.err != nil {
+			w.err = fmt.Errorf("%w\n%s", w.err, strings.Join(said, "\n"))
+		}
+	}()
+}
+
+// kill kills the process at a place, wherever it is.
+func (f *fleet) kill(place int) {
+	f.t.Helper()
+	w := f.workers[place]
+	select {
+	case <-w.ended:
+		f.t.Fatalf("a process has ended by itself: %v", w.err)
+	default:
+	}
+	f.kills++
+	if err := w.Process.Kill(); err != nil {
+		f.t.Error(err)
+	}
+	<-w.ended
+}
+
+// run makes faults for some time, and then has the processes end.
+func (f *fleet) run(length time.Duration) {
+	f.t.Helper()
+	over := make(chan struct{})
+	calm := min(length/5, 10*time.Second) // what a killed process had is taken until its lease ends
+	var networks sync.WaitGroup
+	var vandals []*vandal
+	for place := range f.proxies {
+		v := &vandal{
+			rng:     rand.New(rand.NewPCG(f.seed, 10+uint64(place))),
+			calm:    calm,
+			scripts: []*script.Script{script.Acquire, script.Join, script.Withdraw, script.Fenced, script.Several, script.Release, script.Renew},
+			p:       func() *faultproxy.Proxy { return f.proxies[place][f.primary.Load()] },
+		}
+		vandals = append(vandals, v)
+		networks.Go(func() { v.run(over) })
+	}
+	began := time.Now()
+	failovers := max(1, int(length/betweenFailovers))
+	for time.Since(began) < length {
+		quiet := rand64(f.rng, 800*time.Millisecond)
+		if f.rng.IntN(3) == 0 {
+			quiet = rand64(f.rng, calm)
+		}
+		testkit.Pause(nil, quiet)
+		if time.Since(began) > length*time.Duration(2*f.failovers+1)/time.Duration(2*failovers) && f.failovers < failovers {
+			f.failover()
+			continue
+		}
+		f.atProcess()
+	}
+	close(over)
+	networks.Wait()
+	for _, v := range vandals {
+		f.cuts += v.faults
+	}
+	f.servers.AwaitInStep()
+	f.end()
+}
+
+// atProcess kills a process and starts another one, or stops one, sometimes for longer than its lease.
+func (f *fleet) atProcess() {
+	f.t.Helper()
+	place := f.rng.IntN(places)
+	switch f.rng.IntN(4) {
+	case 0, 1:
+		f.kill(place)
+		f.start(place)
+	case 2:
+		length := rand64(f.rng, 200*time.Millisecond)
+		if f.rng.IntN(4) == 0 {
+			length = rand64(f.rng, processLease*3/2)
+		}
+		f.stops++
+		w := f.workers[place]
+		if err := w.Signal(syscall.SIGSTOP); err != nil {
+			f.t.Fatal(err)
+		}
+		testkit.Pause(nil, length)
+		if err := w.Signal(syscall.SIGCONT); err != nil {
+			f.t.Fatal(err)
+		}
+	case 3:
+		s := f.servers.Servers()[f.primary.Load()]
+		_, _ = s.Process.Do("SCRIPT", "FLUSH")
+		_, _ = s.Process.Do("CLIENT", "KILL", "TYPE", []string{"pubsub", "normal"}[f.rng.IntN(2)])
+	}
+}
+
+// failover has another server become the primary, and the old one its replica. One of the processes may die just
+// before.
+func (f *fleet) failover() {
+	f.t.Helper()
+	f.failovers++
+	place := f.rng.IntN(places)
+	dies := f.rng.IntN(2) == 0
+	if dies {
+		f.kill(place)
+	}
+	old := f.servers.Primary()
+	if f.rng.IntN(2) == 0 {
+		f.servers.Failover()
+	} else {
+		if err := old.Process.Kill(); err != nil {
+			f.t.Fatal(err)
+		}
+		f.servers.AwaitOther(old)
+	}
+	next := f.servers.Primary()
+	for i, s := range f.servers.Servers() {
+		if s == next {
+			f.primary.Store(int32(i))
+		}
+	}
+	if !old.Running() {
+		// Sentinels wait for 8 s before they believe that it has to be told.
+		old.Restart()
+		host, port, _ := strings.Cut(next.Addr(), ":")
+		old.Do("REPLICAOF", host, port)
+	}
+	if dies {
+		f.start(place)
+	}
+}
+
+// end tells the processes that the faults are over, and waits until each has been served, and ends.
+func (f *fleet) end() {
+	f.t.Helper()
+	for _, w := range f.workers {
+		w.EndInput()
+	}
+	limit := testkit.Within(f.t, 4*processPatience+testkit.Limit)
+	for i, w := range f.workers {
+		select {
+		case <-w.ended:
+		case <-limit.Done():
+			_ = w.Signal(syscall.SIGQUIT) // it says what it is doing
+			<-w.ended
+		}
+		if w.err != nil {
+			f.t.Errorf("the process at place %d: %v", i, w.err)
+		}
+	}
+}
+
+// wantNothingLeft fails the test if the primary has more left than counters of tokens, and queues that
+// end by themselves: a process that was killed may have left them.
+func (f *fleet) wantNothingLeft() {
+	f.t.Helper()
+	primary := f.servers.Primary()
+	var left []string
+	testkit.Eventually(f.t, "no lock is left", func() bool {
+		left = left[:0]
+		keys, _ := primary.Do("KEYS", "*").([]any)
+		for _, key := range keys {
+			switch key := key.(string); {
+			case strings.HasPrefix(key, script.TokenPrefix):
+			case strings.HasPrefix(key, script.WaitersPrefix):
+				if ttl, _ := primary.Do("PTTL", key).(int64); ttl == -1 || ttl > 60_000 {
+					f.t.Errorf("%s has %d ms left", key, ttl)
+				}
+			default:
+				left = append(left, key)
+			}
+		}
+		return len(left) == 0
+	})
+	testkit.Eventually(f.t, "no channel is left", func() bool {
+		list, _ := primary.Do("PUBSUB", "CHANNELS", "redisson*").([]any)
+		return len(list) == 0
+	})
+}
