@@ -18,7 +18,7 @@ type vandal struct {
 	scripts []*script.Script         // at which faults aim
 	rng     *rand.Rand
 	calm    time.Duration // for how long there may be no fault
-	faults  int // so far
+	faults  int           // so far
 }
 
 func newVandal(h *history, p *faultproxy.Proxy, stream uint64) *vandal {

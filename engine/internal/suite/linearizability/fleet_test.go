@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -18,11 +17,8 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-const (
-	places = 4 // worker processes at a time
-	// betweenFailovers is how far apart failovers are in a long history.
-	betweenFailovers = 40 * time.Second
-)
+// places is how many worker processes there are at a time.
+const places = 4
 
 // fleet is a history of several processes on a primary with two replicas and three sentinels. Each process
 // has the place of one that was killed before it, and its network: proxies that break connections. Processes are
@@ -114,111 +110,6 @@ func (f *fleet) kill(place int) {
 		f.t.Error(err)
 	}
 	<-w.ended
-}
-
-// run makes faults for some time, and then has the processes end.
-func (f *fleet) run(length time.Duration) {
-	f.t.Helper()
-	over := make(chan struct{})
-	calm := min(length/5, 10*time.Second) // what a killed process had is taken until its lease ends
-	var networks sync.WaitGroup
-	var vandals []*vandal
-	for place := range f.proxies {
-		v := &vandal{
-			rng:     rand.New(rand.NewPCG(f.seed, 10+uint64(place))),
-			calm:    calm,
-			scripts: []*script.Script{script.Acquire, script.Join, script.Withdraw, script.Fenced, script.Several, script.Release, script.Renew},
-			p:       func() *faultproxy.Proxy { return f.proxies[place][f.primary.Load()] },
-		}
-		vandals = append(vandals, v)
-		networks.Go(func() { v.run(over) })
-	}
-	began := time.Now()
-	failovers := max(1, int(length/betweenFailovers))
-	for time.Since(began) < length {
-		quiet := rand64(f.rng, 800*time.Millisecond)
-		if f.rng.IntN(3) == 0 {
-			quiet = rand64(f.rng, calm)
-		}
-		testkit.Pause(nil, quiet)
-		if time.Since(began) > length*time.Duration(2*f.failovers+1)/time.Duration(2*failovers) && f.failovers < failovers {
-			f.failover()
-			continue
-		}
-		f.atProcess()
-	}
-	close(over)
-	networks.Wait()
-	for _, v := range vandals {
-		f.cuts += v.faults
-	}
-	f.servers.AwaitInStep()
-	f.end()
-}
-
-// atProcess kills a process and starts another one, or stops one, sometimes for longer than its lease.
-func (f *fleet) atProcess() {
-	f.t.Helper()
-	place := f.rng.IntN(places)
-	switch f.rng.IntN(4) {
-	case 0, 1:
-		f.kill(place)
-		f.start(place)
-	case 2:
-		length := rand64(f.rng, 200*time.Millisecond)
-		if f.rng.IntN(4) == 0 {
-			length = rand64(f.rng, processLease*3/2)
-		}
-		f.stops++
-		w := f.workers[place]
-		if err := w.Signal(syscall.SIGSTOP); err != nil {
-			f.t.Fatal(err)
-		}
-		testkit.Pause(nil, length)
-		if err := w.Signal(syscall.SIGCONT); err != nil {
-			f.t.Fatal(err)
-		}
-	case 3:
-		s := f.servers.Servers()[f.primary.Load()]
-		_, _ = s.Process.Do("SCRIPT", "FLUSH")
-		_, _ = s.Process.Do("CLIENT", "KILL", "TYPE", []string{"pubsub", "normal"}[f.rng.IntN(2)])
-	}
-}
-
-// failover has another server become the primary, and the old one its replica. One of the processes may die just
-// before.
-func (f *fleet) failover() {
-	f.t.Helper()
-	f.failovers++
-	place := f.rng.IntN(places)
-	dies := f.rng.IntN(2) == 0
-	if dies {
-		f.kill(place)
-	}
-	old := f.servers.Primary()
-	if f.rng.IntN(2) == 0 {
-		f.servers.Failover()
-	} else {
-		if err := old.Process.Kill(); err != nil {
-			f.t.Fatal(err)
-		}
-		f.servers.AwaitOther(old)
-	}
-	next := f.servers.Primary()
-	for i, s := range f.servers.Servers() {
-		if s == next {
-			f.primary.Store(int32(i))
-		}
-	}
-	if !old.Running() {
-		// Sentinels wait for 8 s before they believe that it has to be told.
-		old.Restart()
-		host, port, _ := strings.Cut(next.Addr(), ":")
-		old.Do("REPLICAOF", host, port)
-	}
-	if dies {
-		f.start(place)
-	}
 }
 
 // end tells the processes that the faults are over, and waits until each has been served, and ends.

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package linearizability
 
 import (
@@ -128,7 +130,7 @@ func (r *record) operations() (n int) {
 func (r *record) check(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.Logf("%d operations: %v", r.operations(), r.counts)
+	t.Logf("%d operations, %d of them refused for want of replicas: %v", r.operations(), r.counts["failed: acks"], r.counts)
 	for _, text := range r.faulty {
 		t.Errorf("a line that makes no sense: %q", text)
 	}
