@@ -53,7 +53,7 @@ const partLength = 100
 //
 // What a killed process had asked for may have been granted or not. It is left out: that allows most, as a grant
 // to a dead process only keeps others out.
-func wantOrder(t *testing.T, holds []*operation) (parts int) {
+func wantOrder(t testing.TB, holds []*operation) (parts int) {
 	t.Helper()
 	for first := 0; first < len(holds); parts++ {
 		end := min(first+partLength, len(holds))
@@ -71,7 +71,7 @@ func wantOrder(t *testing.T, holds []*operation) (parts int) {
 
 // wantOrderOf judges a part of a history. The last hold is only granted in it. The first one has
 // been granted in the part before, if there is one.
-func wantOrderOf(t *testing.T, holds []*operation, continued bool) {
+func wantOrderOf(t testing.TB, holds []*operation, continued bool) {
 	t.Helper()
 	var ops []porcupine.Operation
 	var start fencedState

@@ -23,6 +23,10 @@ type record struct {
 	faulty []string              // lines that make no sense
 }
 
+func newRecord() *record {
+	return &record{ops: make(map[string]*operation), counts: make(map[string]int)}
+}
+
 // operation is a call that asks for a lock and, if that is granted, all that the hold says of
 // itself. Instants are nanoseconds, 0 if that has not happened.
 type operation struct {
@@ -126,8 +130,8 @@ func (r *record) operations() (n int) {
 	return n + r.counts["Unlock"] + r.counts["Extend"]
 }
 
-// check looks at everything that was said, after the last worker has ended.
-func (r *record) check(t *testing.T) {
+// check looks at everything that was said, after the last worker has ended. It returns how many holds there were.
+func (r *record) check(t testing.TB) (holds int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.Logf("%d operations, %d of them refused for want of replicas: %v", r.operations(), r.counts["failed: acks"], r.counts)
@@ -135,15 +139,11 @@ func (r *record) check(t *testing.T) {
 		t.Errorf("a line that makes no sense: %q", text)
 	}
 	names := make(map[string][]*operation)
-	holds := 0
 	for _, o := range r.ops {
 		if o.granted != 0 {
 			names[o.name] = append(names[o.name], o)
 			holds++
 		}
-	}
-	if holds < 100 {
-		t.Errorf("only %d holds: this tested little", holds)
 	}
 	var longest time.Duration
 	parts := 0
@@ -159,11 +159,12 @@ func (r *record) check(t *testing.T) {
 	}
 	t.Logf("%d holds of %d names, judged in %d parts; a lock was free for %v at most while the next holder waited",
 		holds, len(names), parts, longest)
+	return holds
 }
 
 // wantExclusive: no hold of the name was granted while another one certainly had it. They are in the
 // order in which they were granted.
-func wantExclusive(t *testing.T, holds []*operation) bool {
+func wantExclusive(t testing.TB, holds []*operation) bool {
 	t.Helper()
 	good := true
 	last := holds[0]
@@ -181,7 +182,7 @@ func wantExclusive(t *testing.T, holds []*operation) bool {
 
 // wantNoLoss: nobody removes keys, and all replicas have acknowledged what is held. So the server has a
 // hold for as long as that is valid.
-func wantNoLoss(t *testing.T, holds []*operation) {
+func wantNoLoss(t testing.TB, holds []*operation) {
 	t.Helper()
 	for _, o := range holds {
 		switch o.result {
@@ -198,7 +199,7 @@ func wantNoLoss(t *testing.T, holds []*operation) {
 
 // wantTokens: each hold of a fenced name has a token of its own, which is higher than those of all
 // holds that were granted before it was asked for.
-func wantTokens(t *testing.T, holds []*operation) {
+func wantTokens(t testing.TB, holds []*operation) {
 	t.Helper()
 	if !isFenced(holds[0].name) {
 		return
