@@ -138,25 +138,16 @@ func (f *fleet) end() {
 func (f *fleet) wantNothingLeft() {
 	f.t.Helper()
 	primary := f.servers.Primary()
-	var left []string
-	testkit.Eventually(f.t, "no lock is left", func() bool {
-		left = left[:0]
-		keys, _ := primary.Do("KEYS", "*").([]any)
-		for _, key := range keys {
-			switch key := key.(string); {
-			case strings.HasPrefix(key, script.TokenPrefix):
-			case strings.HasPrefix(key, script.WaitersPrefix):
-				if ttl, _ := primary.Do("PTTL", key).(int64); ttl == -1 || ttl > 60_000 {
-					f.t.Errorf("%s has %d ms left", key, ttl)
-				}
-			default:
-				left = append(left, key)
-			}
-		}
-		return len(left) == 0
-	})
+	wantNoKeys(f.t, primary, func(key string) bool { return strings.HasPrefix(key, script.TokenPrefix) || isQueue(primary, key) })
 	testkit.Eventually(f.t, "no channel is left", func() bool {
 		list, _ := primary.Do("PUBSUB", "CHANNELS", "redisson*").([]any)
 		return len(list) == 0
 	})
+}
+
+// isQueue reports whether a key is a queue of engines, which ends within a minute. One may have the places of engines that
+// were killed, or as they were when a replica was promoted.
+func isQueue(s *redistest.Server, key string) bool {
+	ttl, _ := s.Do("PTTL", key).(int64)
+	return strings.HasPrefix(key, script.WaitersPrefix) && ttl != -1 && ttl <= 60_000
 }
