@@ -24,7 +24,7 @@ func (r Row) Over() bool { return r.Limit > 0 && r.Value > r.Limit }
 // Commit 177e984, whose 21,500 lines (by this package's count 21,525) the limit of lines refers
 // to, had 8,335 statements by this package's count.
 const (
-	mostLines      = 19_500
+	mostLines      = 17_500
 	mostStatements = 8_335 * mostLines / 21_500
 )
 
@@ -70,7 +70,7 @@ func Measure(fsys fs.FS) ([]Row, error) {
 		{Key: "methods", What: "engine: exported methods of exported types", Value: len(methods), Limit: 145,
 			Note: fmt.Sprintf("%d only print", printing(methods))},
 		{Key: "hold-types", What: "engine: types of a hold", Value: len(holds), Limit: 2, Note: strings.Join(holds, " ")},
-		{Key: "source-files", What: "engine/: source files", Value: len(front), Limit: 28},
+		{Key: "source-files", What: "engine/: source files", Value: len(front), Limit: 24},
 		{Key: "test-files", What: "engine/: test files, without example_*", Value: tests, Limit: 30},
 		{Key: "lines", What: "engine/...: shipped lines", Value: lines(shipped), Limit: mostLines,
 			Note: "Go with enginetest, without " + "the simulation, test kits and suites, and what inspects"},
@@ -78,8 +78,8 @@ func Measure(fsys fs.FS) ([]Row, error) {
 		{Key: "design-bytes", What: "DESIGN.md: bytes", Value: len(design), Limit: 30_000},
 		{Key: "doc-lines", What: "engine/doc.go: lines", Value: countLines(doc), Limit: 120},
 		{Key: "removal-lines", What: "docs/promises.md: lines on removals", Value: removals, Limit: 8, Note: "the item " + removalItem},
-		{Key: "core-ports", What: core + ": methods and func fields of ports", Value: ports(machine), Note: "all its interfaces and structs"},
-		{Key: "core-booleans", What: core + ": boolean fields and bit flags", Value: booleans(machine)},
+		{Key: "core-ports", What: core + ": methods and func fields of ports", Value: ports(machine), Limit: 10, Note: "all its interfaces and structs"},
+		{Key: "core-booleans", What: core + ": boolean fields and bit flags", Value: booleans(machine), Limit: 25},
 		upwardRow(machine),
 	}, nil
 }
