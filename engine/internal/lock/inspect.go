@@ -84,7 +84,7 @@ func (s *Shard) Each(visit func(*Entry)) {
 	}
 }
 
-// Names are the names of the shard, as many as that at most, and how many more there may be.
+// Names are the names of the shard, as many as that at most, and how many more there are.
 func (s *Shard) Names(most int) (names []string, more int) {
 	names = make([]string, 0, min(s.Len(), most))
 	for name := range s.entries {
@@ -93,12 +93,16 @@ func (s *Shard) Names(most int) (names []string, more int) {
 			break
 		}
 	}
+	all := len(s.entries)
 	for name := range s.groups {
-		if _, listed := s.entries[name]; !listed && len(names) < most {
+		if _, counted := s.entries[name]; counted {
+			continue
+		}
+		if all++; len(names) < most {
 			names = append(names, name)
 		}
 	}
-	return names, max(len(s.entries)+len(s.groups)-len(names), 0)
+	return names, all - len(names)
 }
 
 // Waited is how long it has waited. It is called under the shard's lock, as all methods below.
