@@ -52,8 +52,11 @@ func (s *Shard) apply(e *lock.Effect) {
 		t.Client.Unsubscribe(&subscriptionOf(e).calls.channel)
 
 	case lock.Verdict:
-		endDeadlines(e.Request.Extra())
-		e.Request.Handle.(Caller).OnResult(e.Hold, e.Err)
+		a := e.Request
+		for tell(a, e); e.Behind > 0; e.Behind-- {
+			a = a.Next()
+			tell(a, e)
+		}
 	case lock.ExtendResult:
 		close(e.Extend.Handle.(*Extension).done)
 	case lock.Ended:
@@ -74,6 +77,12 @@ func (s *Shard) apply(e *lock.Effect) {
 	case lock.Removed:
 		s.emptied()
 	}
+}
+
+// tell gives a request its verdict.
+func tell(a *lock.Request, verdict *lock.Effect) {
+	endDeadlines(a.Extra())
+	a.Handle.(Caller).OnResult(verdict.Hold, verdict.Err)
 }
 
 // setTimer sets a timer to an instant; 0: never.

@@ -22,6 +22,7 @@ type Effect struct {
 	Extend       *Extend
 
 	ID      int64 // an owner's
+	Behind  int   // how many behind Request, by Request.Next, have the same
 	At, End clock.Instant
 	Err     error
 }
@@ -43,7 +44,7 @@ const (
 	ListenForCalls   // Subscription, Lock: subscribe to the channel on which this engine is called to the front of the queue
 	UnlistenForCalls // Subscription: give that up
 
-	Verdict      // Request, Hold, Err: it has its verdict; its deadlines end, and Ready has it next
+	Verdict      // Request, Hold, Err, Behind: these have their verdict; their deadlines end, and Ready has them next
 	ExtendResult // Extend: it has its verdict
 	Ended        // Hold, Loss: it is not live any more; it was released (0) or lost
 	Lost         // Hold, Loss: it was lost, and not only with its outer hold

@@ -117,12 +117,15 @@ func (l *lab) settle() {
 		case UnlistenForCalls:
 			bellOf(e.Subscription).calls = false
 		case Verdict:
-			a := e.Request.Handle.(party)
-			if x := e.Request.Extra(); x != nil && x.Deadline != nil {
-				x.Deadline = nil
-				a.giveUpAt(0)
+			for a, n := e.Request, e.Behind; ; a, n = a.Next(), n-1 {
+				if x := a.Extra(); x != nil && x.Deadline != nil {
+					x.Deadline = nil
+					a.Handle.(party).giveUpAt(0)
+				}
+				if a.Handle.(party).OnResult(e.Hold, e.Err); n == 0 {
+					break
+				}
 			}
-			a.OnResult(e.Hold, e.Err)
 		case ExtendResult:
 			e.Extend.Handle.(interface{ OnResult() }).OnResult()
 		case Ended:

@@ -32,13 +32,17 @@ type Ready struct {
 	unlocked, lastUnlocked *Unlock
 }
 
-// finish lists a request that has its verdict.
+// finish lists a request that has its verdict, and has it told.
 func (rd *Ready) finish(a *Request, h *Hold, why error) {
+	rd.list(a)
+	a.res.Shard.emit(Effect{Kind: Verdict, Request: a, Hold: h, Err: why})
+}
+
+func (rd *Ready) list(a *Request) {
 	if a.state == delivered {
 		panic("BUG: engine: acquisition finished twice")
 	}
 	a.state = delivered
-	a.res.Shard.emit(Effect{Kind: Verdict, Request: a, Hold: h, Err: why})
 	rd.acquired.Push(&a.place)
 }
 

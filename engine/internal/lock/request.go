@@ -110,6 +110,9 @@ func (a *Request) Entry() *Entry { return a.res }
 // Try reports whether it is a TryLock.
 func (a *Request) Try() bool { return a.Persists != UntilGranted }
 
+// Next is the request behind a in the list of a Ready, which a is in.
+func (a *Request) Next() *Request { return a.place.Next().Value }
+
 // Ended reports whether it has its verdict.
 func (a *Request) Ended() bool { return a.state >= ended }
 

@@ -44,10 +44,14 @@ func (r *Entry) wakes(a, next *Request) bool {
 
 // fail ends the request without the lock, for the given reason.
 func (a *Request) fail(why error, rd *Ready) {
+	a.lose()
+	rd.finish(a, nil, why)
+}
+
+func (a *Request) lose() {
 	a.res.leaveServerQueue(a)
 	a.end()
 	a.res.Shard.Count.NotAcquired++
-	rd.finish(a, nil, why)
 }
 
 // grant ends the request with a hold.
@@ -63,10 +67,19 @@ func (a *Request) refuseLocal(h *Hold, rd *Ready) {
 	a.fail(&lockerr.Held{TTL: max(left, 0), Here: true, ID: h.ID, Kind: h.Kind}, rd)
 }
 
-// failEach fails all requests of a list, which may be nil.
+// failEach fails all requests of a list, which may be nil. There may be 100,000, so one effect tells all.
 func failEach(list *waitq.List[*Request], why error, rd *Ready) {
-	for a, ok := list.Front(); ok; a, ok = list.Front() {
-		a.fail(why, rd)
+	a, ok := list.Front()
+	if !ok {
+		return
+	}
+	a.fail(why, rd)
+	s := a.res.Shard
+	told := len(s.effects) - 1
+	for a, ok = list.Front(); ok; a, ok = list.Front() {
+		a.lose()
+		rd.list(a)
+		s.effects[told].Behind++
 	}
 }
 

@@ -111,6 +111,9 @@ func (c *Chain[T]) Push(e *Elem[T]) {
 	c.back = e
 }
 
+// Next is the element behind e in its Chain, nil if it is the last one.
+func (e *Elem[T]) Next() *Elem[T] { return e.next }
+
 // Pop removes and returns the first value, or the zero value and false.
 func (c *Chain[T]) Pop() (v T, ok bool) {
 	e := c.front
