@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
@@ -364,7 +365,7 @@ func (e *Engine) awaitRelease(ctx context.Context, released <-chan struct{}, who
 	if e.world.Wait(released, ctx.Done(), nil) == 0 {
 		return nil
 	}
-	if cause = context.Cause(ctx); cause != ErrReleased { // without a lock: it may be the user's context
+	if cause = ctxwatch.CancelOf(ctx).Cause; cause != ErrReleased { // without a lock: it may be the user's context
 		return cause
 	}
 	var outermost *heldContext
@@ -385,5 +386,5 @@ func (e *Engine) awaitRelease(ctx context.Context, released <-chan struct{}, who
 	if e.world.Wait(released, outside.Done(), nil) == 0 {
 		return nil
 	}
-	return context.Cause(outside)
+	return ctxwatch.CancelOf(outside).Cause
 }

@@ -495,3 +495,39 @@ func background(f func() error) <-chan error {
 	go func() { done <- f() }()
 	return done
 }
+
+// silentContext has ended, and says not why.
+type silentContext struct{ context.Context }
+
+func (silentContext) Done() <-chan struct{} {
+	over := make(chan struct{})
+	close(over)
+	return over
+}
+
+func (silentContext) Err() error { return nil }
+
+// The verdict of a release that nobody waits for any more must not go to another Unlock.
+func TestUnlock_ContextDoesNotSayWhyItHasEnded_IsUnknown(t *testing.T) {
+	t.Parallel()
+	_, p, e := behind(t, patient)
+	h := mustLock(t, e.Mutex("x"))
+	p.Pause(faultproxy.All)
+	err := h.Unlock(silentContext{context.Background()})
+	p.Resume()
+	if !errors.Is(err, ErrOutcomeUnknown) {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
+func TestMultiLockUnlock_ContextDoesNotSayWhyItHasEnded_IsUnknown(t *testing.T) {
+	t.Parallel()
+	_, p, e := behind(t, patient)
+	h := mustLockMany(t, e, []string{"x", "y"})
+	p.Pause(faultproxy.All)
+	err := h.Unlock(silentContext{context.Background()})
+	p.Resume()
+	if !errors.Is(err, ErrOutcomeUnknown) {
+		t.Errorf("Unlock: %v", err)
+	}
+}

@@ -136,7 +136,7 @@ var mutants = []mutant{
 	{"query.go", "s.Mine || m.home.owns(o.ID)", "m.home.owns(o.ID) && len(s.Holders) > 1", "State says whether a holder is of this engine"},
 	// Contexts of programs.
 	{"internal/ctxwatch/watch.go", "\t\tw.GiveUp(s)\n", "\t\t_, _ = w, s\n", "a future is cancelled when its context ends"},
-	{"lock_hold.go", "cause = context.Cause(ctx); cause != ErrReleased {", "cause = context.Cause(ctx); true {", "the context of a hold does not bound its Unlock"},
+	{"lock_hold.go", "cause = ctxwatch.CancelOf(ctx).Cause; cause != ErrReleased {", "cause = ctxwatch.CancelOf(ctx).Cause; true {", "the context of a hold does not bound its Unlock"},
 	// Close and Shutdown.
 	{"engine.go", "\te.table.Pending.Close()\n\te.table.StopWaiting()\n\tif !e", "\tif !e", "Shutdown fails waiters"},
 	{"engine.go", "\te.table.Shut()\n", "", "Shutdown refuses what is new"},
