@@ -23,7 +23,7 @@ import (
 // and a waiter for a semaphore or a latch as an acquisition.
 type Stats struct {
 	// Held counts live holds, re-entries included. Waiting counts acquisitions without
-	// a result, InFlight commands without an answer, Channels subscribed channels of n.
+	// a result, InFlight commands without an answer, Channels subscribed channels of locks.
 	Held, Waiting, InFlight, Channels int
 	// OldestHold is how long the oldest hold has been held, permits of a Semaphore apart; 0 without one.
 	OldestHold time.Duration
