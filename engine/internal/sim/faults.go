@@ -176,8 +176,12 @@ func (c *conn) execute(f *flight, late string) []byte {
 }
 
 // noteDenied notes owners whose release was denied: that is not asked for again, and the
-// lock ends with its lease.
+// lock ends with its lease. A place in the queue stays, too, until somebody behind it looks.
 func (s *Sim) noteDenied(words []string) {
+	if model.BySHA[words[1]] == script.Withdraw {
+		name := strings.TrimSuffix(strings.TrimPrefix(words[3], script.WaitersPrefix+":{"), "}")
+		s.latePlaces[words[firstArg(words)]+" "+name] = true
+	}
 	for _, owner := range releasedBy(words) {
 		s.denied[owner] = s.now
 	}
