@@ -196,8 +196,9 @@ type freed struct {
 	silent    bool   // nobody in the front of its queue waits
 }
 
-// frontIsSilent reports whether nobody in the front of the engines that wait for a name is alive, but for places that a late
-// join has made, that the server refused to take back, or that a failover has brought back, for engines in which nobody waits. Then somebody behind them looks, sooner or later.
+// frontIsSilent reports whether nobody in the front of the engines that wait for a name is alive, but for places of
+// engines in which nobody waits: a late join has made them, the server refused to take them back, or a failover has
+// brought them back. Then somebody behind them looks, sooner or later.
 func (s *Sim) frontIsSilent(name string) bool {
 	engines := s.server.WaitersFor(name)
 	return len(engines) >= s.front && s.front > 0 && !slices.ContainsFunc(engines[:s.front], func(engine string) bool {
