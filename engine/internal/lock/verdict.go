@@ -75,11 +75,11 @@ func failEach(list *waitq.List[*Request], why error, rd *Ready) {
 	}
 	a.fail(why, rd)
 	s := a.res.Shard
-	told := len(s.effects) - 1
+	verdict := len(s.effects) - 1
 	for a, ok = list.Front(); ok; a, ok = list.Front() {
 		a.lose()
 		rd.list(a)
-		s.effects[told].Behind++
+		s.effects[verdict].Behind++
 	}
 }
 
