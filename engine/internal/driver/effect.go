@@ -60,7 +60,9 @@ func (s *Shard) apply(e *lock.Effect) {
 	case lock.ExtendResult:
 		close(e.Extend.Handle.(*Extension).done)
 	case lock.Ended:
-		observerOf(e.Hold).Ended(e.Loss)
+		if observerOf(e.Hold).Ended(e.Loss); e.Hold.IsAnnounced() {
+			observerOf(e.Hold).CloseDone()
+		}
 	case lock.Lost:
 		observerOf(e.Hold).Lost(e.Loss)
 	case lock.CloseDone:

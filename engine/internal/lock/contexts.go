@@ -56,9 +56,6 @@ func (h *Hold) announce(rd *Ready) {
 			of.more().ending++
 		}
 	}
-	if h.IsAnnounced() {
-		h.effect(CloseDone, 0)
-	}
 }
 
 // IsAnnounced reports whether h has ended and everybody knows.

@@ -46,7 +46,7 @@ const (
 
 	Verdict      // Request, Hold, Err, Behind: these have their verdict; their deadlines end, and Ready has them next
 	ExtendResult // Extend: it has its verdict
-	Ended        // Hold, Loss: it is not live any more; it was released (0) or lost
+	Ended        // Hold, Loss: it is not live any more; it was released (0) or lost. If it IsAnnounced, CloseDone is due, too
 	Lost         // Hold, Loss: it was lost, and not only with its outer hold
 	CloseDone    // Hold: its contexts have ended, and everybody may know
 

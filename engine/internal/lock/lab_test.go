@@ -131,6 +131,7 @@ func (l *lab) settle() {
 		case Ended:
 			h := e.Hold.Handle.(*tenant)
 			h.ended, h.why = h.ended+1, e.Loss
+			h.notified = h.notified || h.IsAnnounced()
 		case CloseDone:
 			e.Hold.Handle.(*tenant).notified = true
 		case Released:
