@@ -119,7 +119,7 @@ func TestWeb_UnlocksEachKind_AsUnlockDoes(t *testing.T) {
 func TestWeb_Interrupted_EndsWithPagesOpen(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("no signals")
+		t.Skip("Windows has no signals that one process sends another")
 	}
 	s := redistest.Start(t)
 	v, p := startWeb(t, s.URL(), "orders:*")
