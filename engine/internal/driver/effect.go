@@ -60,8 +60,9 @@ func (s *Shard) apply(e *lock.Effect) {
 	case lock.ExtendResult:
 		close(e.Extend.Handle.(*Extension).done)
 	case lock.Ended:
-		if observerOf(e.Hold).Ended(e.Loss); e.Hold.IsAnnounced() {
-			observerOf(e.Hold).CloseDone()
+		o := observerOf(e.Hold)
+		if o.Ended(e.Loss); e.Hold.IsAnnounced() {
+			o.CloseDone()
 		}
 	case lock.Lost:
 		observerOf(e.Hold).Lost(e.Loss)

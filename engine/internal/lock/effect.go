@@ -91,31 +91,48 @@ func (s *Shard) Applied() {
 	s.effects = s.effects[:0]
 }
 
-func (s *Shard) emit(e Effect) { s.effects = append(s.effects, e) }
+// emit adds an effect. The caller sets its fields in place, before it emits another, which may move it. That
+// spares a copy of them all, and with it the write barriers of the pointers that are not set.
+func (s *Shard) emit(kind EffectKind) *Effect {
+	n := len(s.effects)
+	if n == cap(s.effects) {
+		s.effects = append(s.effects, Effect{})
+	}
+	s.effects = s.effects[:n+1]
+	e := &s.effects[n]
+	e.Kind = kind
+	return e
+}
 
 func (h *Hold) setTimer(at clock.Instant) {
-	h.Entry.Shard.emit(Effect{Kind: HoldTimer, Hold: h, At: at})
+	e := h.Entry.Shard.emit(HoldTimer)
+	e.Hold, e.At = h, at
 }
 
 func (w *Subscription) setTimer(at clock.Instant) {
-	w.res.Shard.emit(Effect{Kind: SubscriptionTimer, Subscription: w, At: at})
+	e := w.res.Shard.emit(SubscriptionTimer)
+	e.Subscription, e.At = w, at
 }
 
 func (d *Compensation) setTimer(at clock.Instant) {
-	d.Entry.Shard.emit(Effect{Kind: CompensationTimer, Compensation: d, At: at})
+	e := d.Entry.Shard.emit(CompensationTimer)
+	e.Compensation, e.At = d, at
 }
 
 func (h *Hold) renew(when Renewal, now clock.Instant) {
-	h.Entry.Shard.emit(Effect{Kind: Renew, Hold: h, When: when, At: now})
+	e := h.Entry.Shard.emit(Renew)
+	e.Hold, e.When, e.At = h, when, now
 }
 
 // effect is Ended, Lost or CloseDone.
 func (h *Hold) effect(kind EffectKind, why Loss) {
-	h.Entry.Shard.emit(Effect{Kind: kind, Hold: h, Loss: why})
+	e := h.Entry.Shard.emit(kind)
+	e.Hold, e.Loss = h, why
 }
 
 func (w *Subscription) effect(kind EffectKind) {
-	w.res.Shard.emit(Effect{Kind: kind, Subscription: w, Lock: w.kind})
+	e := w.res.Shard.emit(kind)
+	e.Subscription, e.Lock = w, w.kind
 }
 
 // noteRefusal tells that the server has refused a release, for good or for now.
@@ -124,5 +141,5 @@ func (r *Entry) noteRefusal(o *Outcome) {
 	if o.Result == RetryLater {
 		kind = ReleaseDelayed
 	}
-	r.Shard.emit(Effect{Kind: kind, Err: o.Err})
+	r.Shard.emit(kind).Err = o.Err
 }

@@ -85,7 +85,8 @@ func (r *Entry) retire() {
 // pause holds the name's commands back for a moment after the server refused one.
 func (r *Entry) pause(now clock.Instant, moving bool) {
 	if r.blocked.Block(BackingOff) {
-		r.Shard.emit(Effect{Kind: Pause, Entry: r, At: now.Add(r.refused.Pause(moving, r.Shard))})
+		e := r.Shard.emit(Pause)
+		e.Entry, e.At = r, now.Add(r.refused.Pause(moving, r.Shard))
 	}
 }
 

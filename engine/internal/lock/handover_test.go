@@ -29,7 +29,7 @@ func TestAHoldIsHandedOverToTheFirstWhoWaitsWithoutACommand(t *testing.T) {
 	if second.hold.ID != first.hold.ID || second.hold.Until() <= l.now || first.hold.Until() > l.now || first.hold.IsLive() {
 		t.Errorf("first ends at %v, second at %v, now is %v", first.hold.Until(), second.hold.Until(), l.now)
 	}
-	if !first.hold.finished || !first.hold.notified || !first.hold.renewed {
+	if !first.hold.finished() || !first.hold.notified || !first.hold.renewed {
 		t.Errorf("the first is over, and the tenure keeps its place among the renewals: %+v", first.hold)
 	}
 	if n := l.Count; n.Held != 1 || n.Acquired != 2 || n.Released != 1 || n.HandedOver != 1 || n.Pending != 1 {

@@ -41,7 +41,7 @@ type Hold struct {
 	// ownUntil bounds what the user may count on, beside the grant and the outer holds:
 	// MaxHold, the lease of a re-entry. It is past when the hold has ended. A clock.Instant.
 	ownUntil atomic.Int64
-	leaveBy  clock.Instant // a child: until when its release is repeated
+	leaveBy  clock.Instant // until when its release is repeated; a root's is 0 until the first has failed
 
 	unlocks *Unlock // calls of Unlock that wait for the release
 	extra   *holdExtra

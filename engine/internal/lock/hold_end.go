@@ -92,7 +92,9 @@ func (h *Hold) end(why error, loss Loss, now clock.Instant, rd *Ready) {
 // the renewals bounds that; see boundReleases.
 func (h *Hold) setOver() {
 	h.state = over
-	h.setTimer(0)
+	if h.timeOut() != 0 || h.leaveBy != 0 { // else it never had a timer
+		h.setTimer(0)
+	}
 	if next := h.hold(); h.Parent == nil && (next == nil || next == h) { // else it was handed over
 		h.renew(RenewNoMore, 0)
 	}

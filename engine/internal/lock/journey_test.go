@@ -34,7 +34,7 @@ func TestAnUncontendedLockIsTwoCommandsAndLeavesNothing(t *testing.T) {
 	if u.delivered != 1 || u.Err != nil || !r.Detached || l.gone != 1 {
 		t.Errorf("released: %+v, out %v, idle %v", u, r.Detached, l.gone)
 	}
-	if !c.hold.finished || c.hold.renewed || len(l.released) != 1 || l.released[0] != c.hold.ID {
+	if !c.hold.finished() || c.hold.renewed || len(l.released) != 1 || l.released[0] != c.hold.ID {
 		t.Errorf("after it: %+v, releases answered of %v", c.hold, l.released)
 	}
 	if l.Count.Held != 0 || l.Count.Pending != 0 || l.Count.Acquired != 1 || l.Count.Released != 1 {

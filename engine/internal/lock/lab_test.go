@@ -76,7 +76,6 @@ type tenant struct {
 	ended    int
 	why      Loss
 	notified bool
-	finished bool
 }
 
 func (l *lab) NewHold(_ *Entry, of *Hold) *Hold {
@@ -88,13 +87,15 @@ func (l *lab) NewHold(_ *Entry, of *Hold) *Hold {
 	return &h.Hold
 }
 
+// finished reports whether the engine has nothing to do with the hold any more, its timer included.
+func (h *tenant) finished() bool { return h.state == over && h.alarm == 0 }
+
 // settle does the effects, as a driver does before it gives the shard's lock back.
 func (l *lab) settle() {
 	for _, e := range l.Effects() {
 		switch e.Kind {
 		case HoldTimer:
-			h := e.Hold.Handle.(*tenant)
-			h.alarm, h.finished = e.At, e.At == 0
+			e.Hold.Handle.(*tenant).alarm = e.At
 		case SubscriptionTimer:
 			bellOf(e.Subscription).at = e.At
 		case CompensationTimer:

@@ -209,7 +209,7 @@ func TestModel_ReadersAndReentries_EndOneByOne(t *testing.T) {
 			s.contextsEnd()
 		}
 		for _, c := range s.askers {
-			if c.settled != 1 || c.hold != nil && (s.unlocks[c.hold].delivered != 1 || !c.hold.finished) {
+			if c.settled != 1 || c.hold != nil && (s.unlocks[c.hold].delivered != 1 || !c.hold.finished()) {
 				t.Fatalf("seed %d: %+v, %+v", s.seed, c, s.unlocks[c.hold])
 			}
 		}

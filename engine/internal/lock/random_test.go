@@ -312,7 +312,7 @@ func (j *journey) finish() {
 		if c.settled != 1 || c.delivered != 1 {
 			j.fail("caller %d was told %d times, %d", i, c.settled, c.delivered)
 		}
-		if c.hold != nil && !c.hold.finished {
+		if c.hold != nil && !c.hold.finished() {
 			j.fail("the hold of caller %d is not over", i)
 		}
 	}

@@ -108,7 +108,7 @@ func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
 	grant := a.hold.Entry
 	for _, leaves := range []*caller{a, c, d} {
 		u := l.unlock(leaves.hold)
-		if u.delivered != 1 || u.Err != nil || leaves.hold.Ending() != lockerr.ErrReleased || !leaves.hold.finished || !leaves.hold.notified {
+		if u.delivered != 1 || u.Err != nil || leaves.hold.Ending() != lockerr.ErrReleased || !leaves.hold.finished() || !leaves.hold.notified {
 			t.Fatalf("one of several: %+v, %+v", u, leaves.hold)
 		}
 		l.is(grant, NoCommand)
@@ -204,7 +204,7 @@ func TestReaders_ALossIsThatOfAll(t *testing.T) {
 		l.settle()
 		grant := a.hold.Entry
 		for _, h := range []*tenant{b.hold, c.hold} {
-			if h.IsLive() || h.ended != 1 || h.why == 0 || h.Until() > l.now || !h.finished || h.renewed {
+			if h.IsLive() || h.ended != 1 || h.why == 0 || h.Until() > l.now || !h.finished() || h.renewed {
 				t.Errorf("%s: %+v", what, h)
 			}
 		}

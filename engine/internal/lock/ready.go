@@ -35,7 +35,8 @@ type Ready struct {
 // finish lists a request that has its verdict, and has it told.
 func (rd *Ready) finish(a *Request, h *Hold, why error) {
 	rd.list(a)
-	a.res.Shard.emit(Effect{Kind: Verdict, Request: a, Hold: h, Err: why})
+	e := a.res.Shard.emit(Verdict)
+	e.Request, e.Hold, e.Err = a, h, why
 }
 
 func (rd *Ready) list(a *Request) {
@@ -107,5 +108,5 @@ type Extend struct {
 // finishExtend gives the result to the caller.
 func (h *Hold) finishExtend(x *Extend, err error) {
 	x.Err, x.state = err, settled
-	h.Entry.Shard.emit(Effect{Kind: ExtendResult, Extend: x})
+	h.Entry.Shard.emit(ExtendResult).Extend = x
 }

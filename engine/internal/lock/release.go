@@ -55,7 +55,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 	switch {
 	case o.Result == Replied && o.Reply != NotOwner:
 		if o.Reply == NotPublished {
-			r.Shard.emit(Effect{Kind: MessageRefused, Entry: r})
+			r.Shard.emit(MessageRefused).Entry = r
 			r.wakeWriter(rd)
 		}
 		r.ended(c, o, rd)
@@ -155,7 +155,8 @@ func (h *Hold) completeUnlocks(result error, rd *Ready) {
 // have the hold any more: there is nothing to release after it.
 func (h *Hold) boundRelease() {
 	if h.state == releasing {
-		h.setTimer(h.releaseBy())
+		h.leaveBy = h.releaseBy()
+		h.setTimer(h.leaveBy)
 	}
 }
 
@@ -199,7 +200,8 @@ func (r *Entry) ended(c *Command, o *Outcome, rd *Ready) {
 // released notes that a server has answered the release c.
 func (r *Entry) released(c *Command, o *Outcome) {
 	if c.Action != Decrementing && c.Server != 0 {
-		r.Shard.emit(Effect{Kind: Released, Entry: r, Lock: c.Kind, Server: c.Server, ID: c.ID, At: o.Now, End: c.minEnd()})
+		e := r.Shard.emit(Released)
+		e.Entry, e.Lock, e.Server, e.ID, e.At, e.End = r, c.Kind, c.Server, c.ID, o.Now, c.minEnd()
 	}
 }
 

@@ -144,7 +144,8 @@ func (a *Request) Drop() { a.state = ended }
 // giveUpAt bounds how long a TryLock waits for a connection, or for its turn.
 func (a *Request) giveUpAt(at clock.Instant) {
 	if a.More().Deadline == nil {
-		a.res.Shard.emit(Effect{Kind: GiveUpAt, Request: a, At: at})
+		e := a.res.Shard.emit(GiveUpAt)
+		e.Request, e.At = a, at
 		a.extra.afterCommand = a.res.Cmd.ID
 	}
 }

@@ -163,7 +163,7 @@ func (s *Shard) remove(r *Entry) {
 	} else {
 		s.leaveGroup(r)
 	}
-	s.emit(Effect{Kind: Removed, Entry: r})
+	s.emit(Removed).Entry = r
 }
 
 // recycle lets an entry serve another name, after everything of this one.

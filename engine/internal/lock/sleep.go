@@ -148,7 +148,7 @@ func (r *Entry) finishTransition() {
 	}
 	if r.blocked == Disconnected { // an outage may last, and names be used once
 		r.retire()
-		r.Shard.emit(Effect{Kind: Unstalled, Entry: r})
+		r.Shard.emit(Unstalled).Entry = r
 	}
 	r.Shard.remove(r)
 }

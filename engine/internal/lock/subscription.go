@@ -56,7 +56,8 @@ func (r *Entry) headKind() (kind uint8, polls bool) {
 // listen subscribes to the channel, once, unless the head polls.
 func (w *Subscription) listen() {
 	if kind, polls := w.res.headKind(); !polls && w.Listen() {
-		w.res.Shard.emit(Effect{Kind: Listen, Subscription: w, Lock: kind, ID: w.res.First().owner()})
+		e := w.res.Shard.emit(Listen)
+		e.Subscription, e.Lock, e.ID = w, kind, w.res.First().owner()
 	}
 }
 
