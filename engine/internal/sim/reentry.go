@@ -116,12 +116,13 @@ func (h *held) checkAlone(err error) {
 // lookout is what was true, moment by moment, while somebody looked for deadlocks.
 type lookout struct{ moments []moment }
 
-// moment is who waits for a name ("engine name", and "engine name under" for each name that the waiter's context carries), and
-// who has one ("engine name").
-type moment struct{ waits, owns map[string]bool }
+// moment is which engine waits for a name, also under each name that a waiter's context carries, and which has one.
+type moment struct{ waits, owns map[claim]bool }
+
+type claim struct{ engine, name, under string }
 
 func (o *lookout) note(s *Sim) {
-	m := moment{make(map[string]bool), make(map[string]bool)}
+	m := moment{make(map[claim]bool), make(map[claim]bool)}
 	for _, p := range s.processes {
 		for _, x := range p.sites {
 			id := x.engine.ID()
@@ -130,10 +131,10 @@ func (o *lookout) note(s *Sim) {
 					continue
 				}
 				for _, name := range u.wants.names {
-					m.waits[id+" "+name] = true
+					m.waits[claim{id, name, ""}] = true
 					for up := u.wants.under; up != nil; up = up.within {
 						for _, under := range up.names {
-							m.waits[id+" "+name+" "+under] = true
+							m.waits[claim{id, name, under}] = true
 						}
 					}
 				}
@@ -141,7 +142,7 @@ func (o *lookout) note(s *Sim) {
 			for name, h := range x.server.Keys {
 				for owner := range h.Fields {
 					if x.owns(owner) {
-						m.owns[id+" "+name] = true
+						m.owns[claim{id, name, ""}] = true
 					}
 				}
 			}
@@ -156,8 +157,8 @@ func (o *lookout) had(c engine.Cycle) bool {
 	return slices.ContainsFunc(o.moments, func(m moment) bool {
 		for i, u := range c.Waits {
 			before, next := c.Waits[(i+n-1)%n].Name, c.Waits[(i+1)%n].Engine.ID
-			wait := u.Engine.ID + " " + u.Name
-			if !m.waits[wait] || !c.Possible && !m.waits[wait+" "+before] || !m.owns[next+" "+u.Name] {
+			id := u.Engine.ID
+			if !m.waits[claim{id, u.Name, ""}] || !c.Possible && !m.waits[claim{id, u.Name, before}] || !m.owns[claim{next, u.Name, ""}] {
 				return false
 			}
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,10 +62,11 @@ func TestLookout_DeadlockThatWasNone_IsNoticed(t *testing.T) {
 		p, q := &engine.EngineInfo{ID: "p"}, &engine.EngineInfo{ID: "q"}
 		return engine.Cycle{Possible: possible, Waits: []engine.Use{{Engine: p, Name: "b"}, {Engine: q, Name: "a"}}}
 	}
-	set := func(all ...string) map[string]bool {
-		m := make(map[string]bool)
+	set := func(all ...string) map[claim]bool { // each of an engine, a name and perhaps one that it waits under
+		m := make(map[claim]bool)
 		for _, one := range all {
-			m[one] = true
+			words := append(strings.Fields(one), "")
+			m[claim{words[0], words[1], words[2]}] = true
 		}
 		return m
 	}
