@@ -122,9 +122,8 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, rd *Ready) {
 		return
 	}
 	failEach(&x.children, why, rd)
-	if x.extend != nil {
+	for ; x.extend != nil; x.extend = x.extend.next {
 		h.finishExtend(x.extend, h.extendable())
-		x.extend = nil
 	}
 }
 

@@ -95,13 +95,13 @@ func (u *Unlock) complete(err error, rd *Ready) {
 	rd.finishUnlock(u)
 }
 
-// Extend is one Extend under way. Only one of a hold is sent at a time; the next one
-// waits for it and then takes its own turn.
+// Extend is one Extend under way. Those of a hold are sent one after the other.
 type Extend struct {
 	Handle any // the driver's
 	Lease  time.Duration
 	Err    error
 	state  callState
+	next   *Extend // of its hold
 }
 
 // finishExtend gives the result to the caller.

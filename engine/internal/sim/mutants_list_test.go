@@ -124,10 +124,10 @@ var mutants = []mutant{
 	// Extend, State, ForceUnlock.
 	{"internal/lock/extend.go", "\t\th.acknowledged(o.Sent, c.Lease)\n", "\t\th.acknowledged(o.Now, c.Lease)\n", "an Extend counts from its sending"},
 	{"internal/lock/extend.go", "\t\th.acknowledged(o.Sent, c.Lease)\n", "", "an Extend moves the end"},
-	{"internal/lock/extend.go", "\t\tx.state = abandoned\n", "\t\th.extra.extend = nil\n", "an Extend that nobody waits for keeps its place until the reply"},
-	{"internal/lock/calls.go", "\tcase h.more().extend != nil:", "\tcase false:", "one Extend of a hold is sent at a time"},
+	{"internal/lock/extend.go", "\t\tx.state = abandoned\n", "\t\th.removeExtend(x)\n", "an Extend that nobody waits for keeps its place until the reply"},
+	{"internal/lock/calls.go", "\t\tfor *last != nil {\n", "\t\tfor false {\n", "one Extend of a hold is sent at a time"},
 	{"internal/lock/hold_end.go", "\t\th.finishExtend(x.extend, h.extendable())\n", "", "the end of a hold ends its Extend"},
-	{"several_hold.go", "all[i].Await(ctx, patience)", "all[i].Err", "an Extend of several locks waits for all of them"},
+	{"several_hold.go", "all[i].Await(ctx, patience)", "[]error{all[i].Err}[len(patience)]", "an Extend of several locks waits for all of them"},
 	{"internal/quorum/hold.go", "return c.Result() == Won, expired", "return c.Granted > 0, expired", "Err of several locks looks at each of them"},
 	{"several_hold.go", "count.Granted++; count.Result() == quorum.Won {", "count.Granted++; true {", "an Extend of a RedLock needs a majority"},
 	{"query.go", "\tif q.effect == writesOnce {\n", "\tif false {\n", "a ForceUnlock that may have been executed is not sent again"},
