@@ -83,7 +83,7 @@ func (s *Shard) apply(e *lock.Effect) {
 
 // tell gives a request its verdict.
 func tell(a *lock.Request, verdict *lock.Effect) {
-	endDeadlines(a.Extra())
+	endLimits(a.Extra())
 	a.Handle.(Caller).OnResult(verdict.Hold, verdict.Err)
 }
 
