@@ -75,7 +75,7 @@ func (s *Shard) apply(e *lock.Effect) {
 	case lock.ReleaseRefused, lock.ReleaseDelayed:
 		t.noteRefusal(e.Err, e.Kind == lock.ReleaseRefused)
 	case lock.Unstalled:
-		t.Recovery.Drop((*stalled)(e.Entry))
+		t.Recovery.Drop((*entry)(e.Entry))
 	case lock.Removed:
 		s.emptied()
 	}

@@ -11,60 +11,45 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// Grant is a grant of the core's with its place among the renewals. The shard's lock
+// Grant is a grant of the core's with its place among the renewals: a watchdog.Renewable. The shard's lock
 // guards it.
 type Grant struct {
 	lock.Grant
 	member watchdog.Member
 }
 
-// renewable is a grant under renewal: a watchdog.Renewable.
-type renewable Grant
+// The methods below implement watchdog.Renewable.
 
-func (s *renewable) grant() *Grant { return (*Grant)(s) }
-func (s *renewable) shard() *Shard { return ShardOf(s.Entry) }
+func (t *Grant) Until() clock.Instant { return t.ValidUntil() }
+func (t *Grant) Wants() resp.Acks     { return resp.Acks(t.Acks) }
+func (t *Grant) Kind() kind.Renewal   { return kind.Kind(t.Grant.Kind).Renewal() }
 
-// Until implements watchdog.Renewable.
-func (s *renewable) Until() clock.Instant { return s.grant().ValidUntil() }
-
-// Wants implements watchdog.Renewable.
-func (s *renewable) Wants() resp.Acks { return resp.Acks(s.Acks) }
-
-// Kind implements watchdog.Renewable.
-func (s *renewable) Kind() kind.Renewal { return kind.Kind(s.grant().Kind).Renewal() }
-
-// Renewal implements watchdog.Renewable.
-func (s *renewable) Renewal(now clock.Instant) (script.Renewal, bool) {
-	t, sh := s.grant(), s.shard()
+func (t *Grant) Renewal(now clock.Instant) (call script.Renewal, ok bool) {
+	sh := ShardOf(t.Entry)
 	var rd lock.Ready
 	sh.Lock()
 	lease, ok := t.Grant.Renewal(now, &rd)
-	var call script.Renewal
 	if ok {
 		call = script.Renewal{Key: t.Entry.Name, Owner: OwnerOf(t.Entry, t.Grant.Kind, t.ID), Lease: lease}
 	}
-	sh.Unlock()
-	sh.Table.Apply(&rd)
+	sh.finish(&rd)
 	return call, ok
 }
 
-// Renewed implements watchdog.Renewable.
-func (s *renewable) Renewed(sent, now clock.Instant, lease time.Duration, acked int) {
-	t, sh := s.grant(), s.shard()
+func (t *Grant) Renewed(sent, now clock.Instant, lease time.Duration, acked int) {
+	sh := ShardOf(t.Entry)
 	var rd lock.Ready
 	sh.Lock()
 	if t.Grant.Renewed(sent, now, lease, acked, &rd) {
 		t.Each(func(h *lock.Hold) { observerOf(h).Confirmed() })
 	}
-	sh.Unlock()
-	sh.Table.Apply(&rd)
+	sh.finish(&rd)
 }
 
-// Gone implements watchdog.Renewable.
-func (s *renewable) Gone(code int64) {
+func (t *Grant) Gone(code int64) {
 	why := lock.RemovedOnServer
 	if code == script.WrongType {
 		why = lock.KeyOverwritten
 	}
-	s.shard().do(func(rd *lock.Ready) { s.grant().Grant.Gone(why, rd) })
+	ShardOf(t.Entry).do(func(rd *lock.Ready) { t.Grant.Gone(why, rd) })
 }

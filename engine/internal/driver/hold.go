@@ -34,7 +34,7 @@ func observerOf(h *lock.Hold) HoldObserver { return h.Handle.(HoldObserver) }
 // Init sets up the first hold of a grant of that entry.
 func (h *TimedHold) Init(observer HoldObserver, t *Grant, r *lock.Entry) {
 	h.Handle, h.grant, h.Grant = observer, t, &t.Grant
-	t.member.Init((*renewable)(t), resp.Slot(r.Route))
+	t.member.Init(t, resp.Slot(r.Route))
 }
 
 // InitBeside sets up another hold of the grant of one.
@@ -112,4 +112,4 @@ func (h *TimedHold) Wake(now clock.Instant) {
 }
 
 // Renewable is its grant as the renewer sees it.
-func (h *TimedHold) Renewable() watchdog.Renewable { return (*renewable)(h.grant) }
+func (h *TimedHold) Renewable() watchdog.Renewable { return h.grant }
