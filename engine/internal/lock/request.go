@@ -25,7 +25,6 @@ type Request struct {
 	place  waitq.Elem[*Request]
 
 	Lease time.Duration // 0: watchdog
-	until clock.Instant // when the holder's lease ends, if that is known; see last_attempt.go
 	extra *Extra        // what most do not need
 
 	Attempts uint16       // as many as fit
@@ -76,7 +75,6 @@ type Extra struct {
 	queued bool  // it has been refused there
 
 	afterCommand int64 // the id of the command that was out when a was bounded so
-	refusal      error // why the server has not answered; see last_attempt.go
 }
 
 // Init makes a ready to be admitted.

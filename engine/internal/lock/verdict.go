@@ -15,17 +15,12 @@ func (a *Request) end() {
 	r := a.res
 	switch {
 	case a.Parent != nil:
-		if x := a.Parent.extra; x != nil {
-			x.children.Remove(&a.place)
-			a.passToNext(&x.children)
-		}
+		a.Parent.rare().children.Remove(&a.place)
 	case a.Try():
 		r.tries.Remove(&a.place)
-		a.passToNext(r.tries)
 	default:
 		was := r.First()
 		r.waiters.Remove(&a.place)
-		a.passToNext(&r.waiters)
 		if next := r.First(); next != nil && was == a && !tried && r.sub != nil && r.wakes(a, next) {
 			r.sub.Reset()
 		}
