@@ -144,13 +144,10 @@ func (t *Counter) cancelError(op *Op, s lockerr.Cancel) error {
 	if s.Away != nil { // only of an acquire
 		return s.Err()
 	}
-	is := []error{s.Cause}
-	if s.Cause == nil {
-		is = nil
-	}
+	is := []error{nil, s.Cause}
 	unsure := op.Kind == Release || op.taken && op.Kind != Acquire && !op.reads()
 	if unsure {
-		is = append([]error{lockerr.ErrOutcomeUnknown}, is...)
+		is[0] = lockerr.ErrOutcomeUnknown
 	}
 	switch trouble := op.trouble(); {
 	case trouble != nil:
@@ -164,9 +161,6 @@ func (t *Counter) cancelError(op *Op, s lockerr.Cancel) error {
 		is = append(is, lockerr.NoAnswer)
 	case op.taken:
 		is = append(is, lockerr.ErrEarly)
-	}
-	if len(is) == 0 {
-		return lockerr.ErrUnavailable
 	}
 	return lockerr.Wrap(is...)
 }

@@ -78,7 +78,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 			a.waitsFrom(o.Sent)
 		}
 	}
-	if c.Head && r.sub != nil && !(o.Result == Replied && o.Reply == HeldByOther) {
+	if c.Head && !(o.Result == Replied && o.Reply == HeldByOther) {
 		r.sub.Reset()
 	}
 	if c.Join != NoJoin {
@@ -111,7 +111,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 				r.waitBehindWriter(w)
 			case next != nil && !r.tooMany(c, next):
 				r.refusedFor(c, o)
-			case r.sub != nil:
+			default:
 				r.sub.Reset()
 			}
 		}

@@ -20,7 +20,7 @@ func (r *Entry) Replied(o *Outcome, rd *Ready) Command {
 	r.recordAttempt(&done, o)
 	switch o.Result {
 	case ClientClosed:
-		r.shut(&done, rd)
+		r.drop(rd)
 	case NotSent, LaneFull, Cancelled:
 		r.notSent(&done, o, rd)
 	default:

@@ -55,9 +55,7 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 	}
 	h.Each(func(one *Hold) { one.loseOne(why, now, rd) })
 	r.hold, r.lastAttempt = nil, NoAnswer
-	if r.sub != nil {
-		r.sub.Reset()
-	}
+	r.sub.Reset()
 	r.yieldToReaders()
 	// Of several permits only some may be gone. Where there is a queue, the owner may be in it again: a
 	// replica was promoted that has not heard of the grant.
@@ -127,14 +125,7 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, rd *Ready) {
 	}
 }
 
-// shut ends what a command belonged to: the client is closed.
-func (r *Entry) shut(c *Command, rd *Ready) {
-	if a := c.req; a != nil {
-		a.fail(lockerr.ErrClosed, rd)
-	}
-	r.drop(rd)
-}
-
+// drop ends all that there is: the client is closed.
 func (r *Entry) drop(rd *Ready) {
 	r.retire()
 	if r.sub != nil {

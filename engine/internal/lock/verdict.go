@@ -21,7 +21,7 @@ func (a *Request) end() {
 	default:
 		was := r.First()
 		r.waiters.Remove(&a.place)
-		if next := r.First(); next != nil && was == a && !tried && r.sub != nil && r.wakes(a, next) {
+		if next := r.First(); next != nil && was == a && !tried && r.wakes(a, next) {
 			r.sub.Reset()
 		}
 	}
@@ -111,16 +111,16 @@ func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 	}
 	h.Name, h.since = a.Name(), milliseconds(o.Now)
 	h.setAcked(o.Acked)
-	if a.extra != nil && a.extra.Quorum {
-		h.more().ofQuorum = true
-	}
-	if a.extra != nil {
-		a.extra.Granted = o.Now
-	}
-	if l := a.extra; l != nil && l.MaxHold != 0 {
-		// From when it was sent, as the lease counts: MaxHold never ends after the lease it
-		// has cut, so the reason is MaxHold, and not a renewal that nobody needed.
-		h.more().maxEnd = o.Sent.Add(l.MaxHold)
+	if x := a.extra; x != nil {
+		x.Granted = o.Now
+		if x.Quorum {
+			h.more().ofQuorum = true
+		}
+		if x.MaxHold != 0 {
+			// From when it was sent, as the lease counts: MaxHold never ends after the lease it
+			// has cut, so the reason is MaxHold, and not a renewal that nobody needed.
+			h.more().maxEnd = o.Sent.Add(x.MaxHold)
+		}
 	}
 	h.acknowledged(o.Sent, lease)
 	if h.Parent == nil || h.inheritsLease {

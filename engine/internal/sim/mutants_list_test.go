@@ -42,7 +42,7 @@ var mutants = []mutant{
 	// Releasing.
 	{"internal/lock/release.go", "\t\t\th.releaseInDoubt = true\n", "", "a release may have been executed by an earlier copy"},
 	{"internal/lock/calls.go", "\t\th.Entry.Advance(rd)\n\tcase h.state == releasing:", "\tcase h.state == releasing:", "Unlock sends a release"},
-	{"internal/lock/release.go", "\tr.hold = nil\n\tif r.sub != nil {\n\t\tr.sub.Reset()\n\t}", "\tr.hold = nil", "survives: the message of its own release wakes the head as well, a moment later"},
+	{"internal/lock/release.go", "\tr.hold = nil\n\tr.sub.Reset()\n", "\tr.hold = nil\n", "survives: the message of its own release wakes the head as well, a moment later"},
 	{"internal/lock/release.go", "(o.Result == Replied || o.Result == WrongType) && h.releaseInDoubt", "o.Result == Replied && h.releaseInDoubt", "what has the key after an earlier copy is no loss (found by the simulation)"},
 	// Compensations.
 	{"internal/lock/send.go", "\t\tx.sharedUntil = max(x.sharedUntil, r.Shard.Now().Add(c.Lease))\n", "\t\t_ = x\n", "rare: the same, noted when the reader is asked for"},
@@ -88,7 +88,7 @@ var mutants = []mutant{
 	{"internal/lock/next.go", "\t\ta := r.successor(h)\n\t\tif a == nil {", "\t\ta := r.First()\n\t\tif a == nil {", "only what is like a grant of now is handed over"},
 	{"internal/serial/headwait.go", "\tif w.state == skipping {\n\t\tw.state = asleep\n\t}\n", "", "a head that skipped its turn tries after it"},
 	// Commands and recovery.
-	{"internal/lock/send.go", "\tc.ID = r.drawOwner(a)", "\tc.ID = 4711", "an owner is used for one grant"},
+	{"internal/lock/send.go", "c.ID = a.Kind, r.drawOwner(a)", "c.ID = a.Kind, 4711", "an owner is used for one grant"},
 	{"internal/lock/reply.go", "\tif r.blocked.Block(Disconnected) { // otherwise it is listed already\n\t\trd.Disconnected = r\n\t}", "", "what could not be sent is sent later"},
 	{"internal/lock/reply.go", "\tif c.Head && r.sub != nil {\n\t\tr.sub.Reset()\n", "\tif c.Head && r.sub != nil {\n", "a try that was not sent is over"},
 	{"internal/lock/next.go", "\tif r.Cmd.Action != NoCommand || r.blocked != NotBlocked || r.endingContexts != 0 {", "\tif r.blocked != NotBlocked || r.endingContexts != 0 {", "a name has one command in flight"},
