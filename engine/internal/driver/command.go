@@ -102,12 +102,7 @@ func (r *entry) Wants() resp.Acks { return resp.Acks(r.Cmd.Acks) }
 
 // NeedsAck implements resp.DurableRequest: a refusal need not wait for replicas.
 func (r *entry) NeedsAck(v resp.Value) bool {
-	switch {
-	case r.Cmd.Batched != 0:
-		v = parts(v, &r.Cmd, new(lock.Outcome))
-	case r.Cmd.Action == lock.Acquiring:
-		v = kind.Kind(r.Cmd.Kind).Granted(v).Code
-	}
+	v = answer(&r.Cmd, v, new(lock.Outcome))
 	return r.Cmd.Action == lock.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/wheel"
 )
 
 // A Shard is one lock and what it guards: the entries of locks, and the counts. Every transition happens
@@ -122,23 +121,12 @@ func (s *idSource) next(secret func([]byte)) int64 {
 	}
 }
 
-// compensationTimer is the timer of a lock.Compensation: its Handle.
-type compensationTimer struct {
-	timer wheel.Timer
-	d     *lock.Compensation
-	sh    *Shard
-}
-
+// setCompensationTimer sets the timer of a compensation, its Handle.
 func (s *Shard) setCompensationTimer(d *lock.Compensation, at clock.Instant) {
 	if d.Handle == nil {
-		t := &compensationTimer{d: d, sh: s}
-		t.timer.Init(t)
+		t := new(TaskTimer)
+		t.Init(func() { s.do(func(rd *lock.Ready) { d.Fired(s.Now(), rd) }) })
 		d.Handle = t
 	}
-	setTimer(s.Table.Timers, &d.Handle.(*compensationTimer).timer, at)
-}
-
-// Fire implements wheel.Task.
-func (t *compensationTimer) Fire(_ *wheel.Timer, now clock.Instant) {
-	t.sh.do(func(rd *lock.Ready) { t.d.Fired(now, rd) })
+	setTimer(s.Table.Timers, &d.Handle.(*TaskTimer).Timer, at)
 }
