@@ -37,26 +37,18 @@ func (t *Table) AppendRelease(dst []byte, form resp.ScriptForm, r *recovery.Rele
 
 func (r *entry) Unwanted() *bool { return &r.Cancelled }
 
-func (r *entry) Status() (urgent bool, route uint64) {
+func (r *entry) Status() (stalled, urgent bool, route uint64) {
 	sh := ShardOf(r.core())
 	sh.Lock()
 	defer sh.Unlock()
-	return r.core().Urgent(), r.Route
+	return r.core().Blocked() == lock.Disconnected, r.core().Urgent(), r.Route
 }
 
-func (r *entry) Advance(by *lock.Throttle) recovery.Outcome {
+func (r *entry) Advance(by *lock.Throttle) (sends bool) {
 	sh := ShardOf(r.core())
 	var rd lock.Ready
 	sh.Lock()
 	r.core().Reconnected(by, &rd)
 	sh.finish(&rd)
-	if rd.Send == nil {
-		return recovery.NothingToSend
-	}
-	sh.Lock()
-	defer sh.Unlock()
-	if r.core().Blocked() == lock.Disconnected {
-		return recovery.StalledAgain
-	}
-	return recovery.Sent
+	return rd.Send != nil
 }
