@@ -329,7 +329,7 @@ func (t *Counter) denied(o *Outcome, rd *Ready) {
 // failTaken fails the operations of the command.
 func (t *Counter) failTaken(why error, rd *Ready) {
 	for _, op := range t.Cmd.Ops {
-		op.fail(why, rd)
+		op.end(0, why, rd)
 	}
 }
 

@@ -89,18 +89,14 @@ func (op *Op) list() *waitq.List[*Op] {
 	}
 }
 
-// end takes the op out of everything but its command, and tells its caller.
+// end takes the op out of everything but its command, and tells its caller, unless it has ended.
 func (op *Op) end(answer int64, why error, rd *Ready) {
+	if op.ended {
+		return
+	}
 	op.list().Remove(&op.place)
 	op.ended = true
 	op.complete(answer, why, rd)
-}
-
-// fail ends the op without an answer, unless it has ended.
-func (op *Op) fail(why error, rd *Ready) {
-	if !op.ended {
-		op.end(0, why, rd)
-	}
 }
 
 // complete gives the caller its verdict; the result follows by Ready.

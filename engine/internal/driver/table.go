@@ -152,6 +152,19 @@ func (t *Table) Shard(route uint64) *Shard {
 // Shards are all of them.
 func (t *Table) Shards() []Shard { return t.shards[:] }
 
+// locked visits all shards, each under its lock.
+func (t *Table) locked(visit func(*Shard) bool) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.Lock()
+		more := visit(s)
+		s.Unlock()
+		if !more {
+			return
+		}
+	}
+}
+
 // Channel is where the end of a lock is announced.
 func (t *Table) Channel(k Key) script.Channel { return k.Kind.Channel(k.Name, t.Verb()) }
 
@@ -165,12 +178,8 @@ func (t *Table) Verb() string {
 
 // Counters are the statistics of all shards.
 func (t *Table) Counters() (all lock.Counters) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.Lock()
-		c := s.Locks.Count
-		s.Unlock()
-		all.Add(&c)
+	for s := range t.locked {
+		all.Add(&s.Locks.Count)
 	}
 	return all
 }

@@ -23,28 +23,24 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 	if a.Parent != nil { // one of several may be another than that
 		a.Parent.innermost().check(r.Shard.Now(), rd)
 	}
+	// The hold may have ended since the context was looked at. Then a does not
+	// re-enter, but queues like any other.
+	a.Parent = a.Parent.InnermostLive()
+	if err := a.resolveAcks(); err != nil {
+		a.fail(err, rd)
+		return
+	}
 	if h := a.Parent; h != nil {
-		// The hold may have ended since the context was looked at. Then a does not
-		// re-enter, but queues like any other.
-		if h = h.InnermostLive(); h != nil {
-			a.Parent = h
-			if err := a.resolveAcks(); err != nil {
-				a.fail(err, rd)
-				return
-			}
-			if a.Try() && (h.reentered() || h.lockWaits()) {
-				a.refuseLocal(h, rd)
-				return
-			}
-			h.more().children.PushBack(&a.place)
-			if h.joint {
-				h.reenterHere(rd)
-			}
+		if a.Try() && (h.reentered() || h.lockWaits()) {
+			a.refuseLocal(h, rd)
 			return
 		}
-		a.Parent = nil
+		h.more().children.PushBack(&a.place)
+		if h.joint {
+			h.reenterHere(rd)
+		}
+		return
 	}
-	_ = a.resolveAcks() // without a parent there is none
 	if a.Try() {
 		holder := r.hold
 		if w := r.ahead(a); w != nil {
