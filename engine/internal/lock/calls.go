@@ -57,7 +57,7 @@ func (h *Hold) Unlock(u *Unlock, rd *Ready) {
 		if h.Parent != nil {
 			h.leaveBy = h.Until() // it changes a number that nothing depends on
 		}
-		h.end(lockerr.ErrReleased, 0, now, rd)
+		h.end(0, now, rd)
 		h.state, h.child = releasing, nil
 		if h.extra != nil {
 			h.extra.refusal = nil

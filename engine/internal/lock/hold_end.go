@@ -67,22 +67,45 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 }
 
 func (h *Hold) loseOne(why Loss, now clock.Instant, rd *Ready) {
-	h.end(h.Entry.Shard.LossError(h.Kind, h.Name, why), why, now, rd)
+	h.end(why, now, rd)
 	h.setOver()
 	h.effect(Lost, why)
 }
 
 // end tells everybody that the hold is not live any more: its children first, its
 // contexts and its channel. It was released (0) or lost.
-func (h *Hold) end(why error, loss Loss, now clock.Instant, rd *Ready) {
+func (h *Hold) end(loss Loss, now clock.Instant, rd *Ready) {
 	if c := h.child; c != nil && c.state != over {
 		if loss == 0 || c.state == releasing {
 			h.Entry.Shard.Count.Released++ // with its parent
 		}
-		c.end(why, loss, now, rd)
+		c.end(loss, now, rd)
 		c.setOver()
 	}
-	h.endOne(why, loss, now, rd)
+	if h.state != live {
+		// A child that is being released: the end of its parent settles it.
+		if h.state == releasing && h.Parent != nil {
+			h.completeUnlocks(nil, rd)
+		}
+		return
+	}
+	h.ended = unlocked
+	if loss != 0 {
+		h.ended, h.more().result = lost, h.Entry.Shard.LossError(h.Kind, h.Name, loss)
+		h.Entry.Shard.Count.Lost[loss]++
+	}
+	h.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))
+	h.Entry.Shard.Count.Held--
+	h.announce(rd)
+	h.effect(Ended, loss)
+	x := h.extra
+	if x == nil {
+		return
+	}
+	failEach(&x.children, h.Ending(), rd)
+	for ; x.extend != nil; x.extend = x.extend.next {
+		h.finishExtend(x.extend, h.extendable())
+	}
 }
 
 // setOver ends what the engine has to do with the hold and, if it is the outermost one, with
@@ -93,35 +116,6 @@ func (h *Hold) setOver() {
 	h.setTimer(0)
 	if next := h.hold(); h.Parent == nil && (next == nil || next == h) { // else it was handed over
 		h.renew(RenewNoMore, 0)
-	}
-}
-
-func (h *Hold) endOne(why error, loss Loss, now clock.Instant, rd *Ready) {
-	if h.state != live {
-		// A child that is being released: the end of its parent settles it.
-		if h.state == releasing && h.Parent != nil {
-			h.completeUnlocks(nil, rd)
-		}
-		return
-	}
-	h.ended = unlocked
-	if loss != 0 {
-		h.ended, h.more().result = lost, why
-	}
-	h.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))
-	h.Entry.Shard.Count.Held--
-	h.announce(rd)
-	if loss != 0 {
-		h.Entry.Shard.Count.Lost[loss]++
-	}
-	h.effect(Ended, loss)
-	x := h.extra
-	if x == nil {
-		return
-	}
-	failEach(&x.children, why, rd)
-	for ; x.extend != nil; x.extend = x.extend.next {
-		h.finishExtend(x.extend, h.extendable())
 	}
 }
 

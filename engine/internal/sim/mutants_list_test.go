@@ -58,7 +58,7 @@ var mutants = []mutant{
 	// Contexts and re-entry.
 	{"internal/lock/next.go", "|| r.blocked != NotBlocked || r.endingContexts != 0 {", "|| r.blocked != NotBlocked {", "nothing is sent while contexts of an ended hold are alive"},
 	{"internal/lock/contexts.go", "\t\tx.nextEnded, rd.Ended = rd.Ended, h\n", "", "the contexts of a hold end with it"},
-	{"internal/lock/hold_end.go", "\t\tc.end(why, loss, now, rd)\n\t\tc.setOver()\n", "", "a re-entry ends with its hold"},
+	{"internal/lock/hold_end.go", "\t\tc.end(loss, now, rd)\n\t\tc.setOver()\n", "", "a re-entry ends with its hold"},
 	{"internal/lock/hold.go", "\treturn min(h.OwnUntil(), h.Parent.Until())\n", "\treturn h.OwnUntil()\n", "a re-entry lasts no longer than its hold"},
 	{"internal/lock/hold.go", "\t\treturn min(h.OwnUntil(), h.ValidUntil())\n", "\t\treturn h.ValidUntil()\n", "a hold that ended is past, whatever its grant has left"},
 	// NonReentrant.
