@@ -118,9 +118,7 @@ func (r *Entry) StopWaiting(rd *Ready) {
 	if r.hold != nil {
 		r.hold.Each(func(h *Hold) {
 			for ; h != nil; h = h.child {
-				if h.extra != nil {
-					failEach(&h.extra.children, lockerr.ErrClosed, rd)
-				}
+				failEach(&h.rare().children, lockerr.ErrClosed, rd)
 			}
 		})
 	}

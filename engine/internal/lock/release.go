@@ -68,6 +68,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 		// now came later. (A leave does not take the field away, so its copy must find it.)
 		r.ended(c, o, rd)
 	case o.Result == Replied:
+		r.released(c, o) // a replica that is promoted may have the owner still
 		r.releaseFoundNothing(h, RemovedOnServer, rd)
 	case o.Result == WrongType:
 		r.releaseFoundNothing(h, KeyOverwritten, rd)

@@ -146,7 +146,7 @@ var mutants = []mutant{
 	{"internal/driver/closing.go", "\tif !t.Closing() {\n\t\treturn\n\t}\n\twhy", "\twhy", "Close says what was denied since it began"},
 	{"engine.go", "\te.table.Drop()\n", "", "what is left when Close gives up ends, too"},
 	{"internal/driver/closing.go", "\t\t\tt.lookAgain() // the token that woke us was the other's too\n", "", "Close and Shutdown may wait both"},
-	{"internal/lock/calls.go", "\t\t\t\t\tfailEach(&h.extra.children, lockerr.ErrClosed, rd)\n", "", "Shutdown fails re-entries that wait"},
+	{"internal/lock/calls.go", "\t\t\t\tfailEach(&h.rare().children, lockerr.ErrClosed, rd)\n", "", "Shutdown fails re-entries that wait"},
 	{"internal/lock/calls.go", "\t\tif d.idle() {\n", "\t\tif false {\n", "Close does not wait for the second payment of a compensation"},
 	{"internal/lock/hold_end.go", "\t\t\tr.lose(h, EngineClosed, rd)\n", "", "survives: Close has ended all holds before it gives up"},
 	// Semaphores.
