@@ -10,6 +10,8 @@ import (
 
 // Caller is who has a lock.Request: its Handle.
 type Caller interface {
+	// Its holds have a HoldObserver as their Handle.
+	lock.Caller
 	// driven is what drives it, OnResult its verdict: a hold, or why there is none. They are called under the
 	// shard's lock.
 	driven() *Request

@@ -76,10 +76,6 @@ func (s *Shard) NewID() int64         { return s.ids.next(s.Table.World.RandRead
 
 func (s *Shard) Draw(d time.Duration) time.Duration { return s.Table.World.Draw(d) }
 
-func (s *Shard) NewHold(r *lock.Entry, of *lock.Hold) *lock.Hold {
-	return s.Table.Engine.NewHold(r, of)
-}
-
 func (s *Shard) NewSubscription() *lock.Subscription { return &newSubscription().Subscription }
 
 func (s *Shard) Lane(route uint64) (up bool, trouble error) {

@@ -33,9 +33,6 @@ func (k Key) ValidInCluster() error {
 
 // Engine is the front door, for what its users are told.
 type Engine interface {
-	// NewHold makes another hold of the grant of one, or one with a grant of its own if that is nil. Its
-	// Handle is a HoldObserver. It is called under the shard's lock.
-	NewHold(r *lock.Entry, of *lock.Hold) *lock.Hold
 	// LossError is the error of a hold that was lost. It is called under the shard's lock.
 	LossError(kind uint8, name string, why lock.Loss) error
 	// AckError is that of a grant or an Extend that too few replicas have. It has no name yet.

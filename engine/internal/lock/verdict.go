@@ -99,14 +99,14 @@ func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 	var h *Hold
 	fixed, lease := a.Lease != 0, a.firstLease()
 	if a.Parent == nil {
-		h = r.Shard.NewHold(r, nil)
+		h = a.Handle.NewHold(r, nil)
 		h.Grant.begin(r, a, id, o.Now)
 		h.count = 1
 		if o.Token != 0 {
 			h.more().token = o.Token
 		}
 	} else {
-		h = r.Shard.NewHold(r, a.Parent)
+		h = a.Handle.NewHold(r, a.Parent)
 		h.Parent, h.count, h.inheritsLease = a.Parent, a.Parent.count+1, !fixed
 	}
 	h.Name, h.since = a.Name(), milliseconds(o.Now)
