@@ -9,12 +9,6 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-func (t *Table) newRecovery() *recovery.Recovery {
-	return recovery.New(recovery.Config{
-		Clock: t.World.Clock, Wheel: t.Timers, Client: t.Client, Shuffle: t.World.Shuffle, Engine: t, Keep: t.Keep,
-	})
-}
-
 // The methods below, with Closing, implement recovery.Port.
 
 // Result says what an error of resp says about a command.

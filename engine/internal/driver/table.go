@@ -104,7 +104,9 @@ func (t *Table) SetTimers(timers env.Timers, onRound func(watchdog.BatchResult))
 // SetClient gives the table its client, whose events come to Up and Rerouted.
 func (t *Table) SetClient(c env.Client) {
 	t.Client = c
-	t.Recovery = t.newRecovery()
+	t.Recovery = recovery.New(recovery.Config{
+		Clock: t.World.Clock, Wheel: t.Timers, Client: c, Shuffle: t.World.Shuffle, Engine: t, Keep: t.Keep,
+	})
 }
 
 // Up hears that a connection has come.

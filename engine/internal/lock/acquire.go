@@ -68,11 +68,8 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 // died.
 func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 	a := c.req // nil: an orphan
-	if a != nil {
-		a.state = waiting
-		if a.since == 0 {
-			a.waitsFrom(o.Sent)
-		}
+	if a != nil && a.since == 0 {
+		a.waitsFrom(o.Sent)
 	}
 	if c.Head && !(o.Result == Replied && o.Reply == HeldByOther) {
 		r.sub.Reset()
@@ -161,9 +158,6 @@ func (a *Request) unanswered(o *Outcome, rd *Ready) {
 // reenterReplied goes on after the reply of a re-entry.
 func (r *Entry) reenterReplied(c *Command, o *Outcome, rd *Ready) {
 	a := c.req
-	if a != nil {
-		a.state = waiting
-	}
 	if r.applyNotOwner(c, o, rd) || a == nil { // gone: that ends a, too
 		// Of an orphan the server may count one more than is held. The next command
 		// of this owner carries the right count, and the last one removes the field

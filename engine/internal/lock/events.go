@@ -17,6 +17,9 @@ import (
 func (r *Entry) Replied(o *Outcome, rd *Ready) Command {
 	done := r.Cmd
 	r.Cmd = Command{}
+	if a := done.req; a != nil { // not an orphan
+		a.state = waiting
+	}
 	r.recordAttempt(&done, o)
 	switch o.Result {
 	case ClientClosed:
