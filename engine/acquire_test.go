@@ -110,7 +110,7 @@ func wantNoneListedAndFree(t *testing.T, e *Engine) (listed int) {
 	for _, l := range e.table.Recovery.View().Lanes {
 		for _, r := range slices.Concat(l.Urgent, l.Tries) {
 			listed++
-			_, route := r.Status()
+			_, _, route := r.Status()
 			sh := e.table.Shard(route)
 			sh.Lock()
 			if slices.ContainsFunc(sh.Locks.Free(), func(free *lock.Entry) bool { return &free.Cancelled == r.Unwanted() }) {

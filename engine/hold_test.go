@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -156,13 +155,20 @@ func TestExtend_AfterAnother_GetsItsOwnAnswer(t *testing.T) {
 // context is that of the hold.
 func TestExtend_GivesUpWithItsHold_SaysNotHeld(t *testing.T) {
 	t.Parallel()
-	e := open(t, server(t).URL())
+	_, p, e := behind(t)
 	h := mustLock(t, e.Mutex("x"), Lease(20*time.Second))
-	mustUnlock(t, h)
+	p.Pause(faultproxy.All)
+	oneOf(h).StartExtend(30 * time.Second)
+	x := oneOf(h).StartExtend(30 * time.Second)
+	released := h.UnlockAsync()
 	oneOf(h).Shard().Lock()
-	defer oneOf(h).Shard().Unlock()
-	if err := oneOf(h).StopExtending(new(lock.Extend), ErrReleased); err != ErrNotHeld { // it was behind another
+	if err := oneOf(h).StopExtending(&x.Extend, ErrReleased); err != ErrNotHeld {
 		t.Errorf("Extend: %v", err)
+	}
+	oneOf(h).Shard().Unlock()
+	p.Resume()
+	if _, err := released.Await(ctxT(t)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -170,8 +170,8 @@ type grantWithHold struct {
 	grant driver.Grant
 }
 
-// NewHold implements driver.Engine.
-func (f *driverPort) NewHold(r *lock.Entry, of *lock.Hold) *lock.Hold {
+// NewHold implements driver.Caller.
+func (a *acquisition) NewHold(r *lock.Entry, of *lock.Hold) *lock.Hold {
 	if of == nil {
 		t := new(grantWithHold)
 		t.first.Init(&t.first, &t.grant, r)

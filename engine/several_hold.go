@@ -196,15 +196,8 @@ func (h *severalHold) extendAll(ctx context.Context, d time.Duration) error {
 	patience, stop := h.q.home.world.After(wait)
 	defer stop()
 	all := make([]*driver.Extension, len(holds))
-	for i, one := range holds {
+	for i, one := range holds { // not one after the other, which would take a round trip each
 		all[i] = one.StartExtend(d)
-	}
-	// One lock after the other would take a round trip each.
-	for again := true; again; {
-		again = false
-		for _, x := range all {
-			again = x.Follow(ctx, patience) || again
-		}
 	}
 	errs := make([]error, len(holds))
 	for i, one := range holds {

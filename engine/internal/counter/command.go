@@ -295,11 +295,10 @@ func (t *Counter) doubt(o *Outcome) {
 
 // giveUp tells that nobody knows what became of the command.
 func (t *Counter) giveUp(why error, rd *Ready) {
-	is := []error{lockerr.ErrOutcomeUnknown}
+	unknown := lockerr.ErrOutcomeUnknown
 	if why != nil {
-		is = append(is, lockerr.ErrUnavailable, why)
+		unknown = lockerr.Wrap(unknown, lockerr.ErrUnavailable, why)
 	}
-	unknown := lockerr.Wrap(is...)
 	t.Shard.Locks.Count.Unknown++
 	t.failTaken(unknown, rd)
 	t.clear()
@@ -330,7 +329,7 @@ func (t *Counter) denied(o *Outcome, rd *Ready) {
 // failTaken fails the operations of the command.
 func (t *Counter) failTaken(why error, rd *Ready) {
 	for _, op := range t.Cmd.Ops {
-		op.fail(why, rd)
+		op.end(0, why, rd)
 	}
 }
 

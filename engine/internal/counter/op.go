@@ -89,18 +89,14 @@ func (op *Op) list() *waitq.List[*Op] {
 	}
 }
 
-// end takes the op out of everything but its command, and tells its caller.
+// end takes the op out of everything but its command, and tells its caller, unless it has ended.
 func (op *Op) end(answer int64, why error, rd *Ready) {
+	if op.ended {
+		return
+	}
 	op.list().Remove(&op.place)
 	op.ended = true
 	op.complete(answer, why, rd)
-}
-
-// fail ends the op without an answer, unless it has ended.
-func (op *Op) fail(why error, rd *Ready) {
-	if !op.ended {
-		op.end(0, why, rd)
-	}
 }
 
 // complete gives the caller its verdict; the result follows by Ready.
@@ -144,13 +140,10 @@ func (t *Counter) cancelError(op *Op, s lockerr.Cancel) error {
 	if s.Away != nil { // only of an acquire
 		return s.Err()
 	}
-	is := []error{s.Cause}
-	if s.Cause == nil {
-		is = nil
-	}
+	is := []error{nil, s.Cause}
 	unsure := op.Kind == Release || op.taken && op.Kind != Acquire && !op.reads()
 	if unsure {
-		is = append([]error{lockerr.ErrOutcomeUnknown}, is...)
+		is[0] = lockerr.ErrOutcomeUnknown
 	}
 	switch trouble := op.trouble(); {
 	case trouble != nil:
@@ -164,9 +157,6 @@ func (t *Counter) cancelError(op *Op, s lockerr.Cancel) error {
 		is = append(is, lockerr.NoAnswer)
 	case op.taken:
 		is = append(is, lockerr.ErrEarly)
-	}
-	if len(is) == 0 {
-		return lockerr.ErrUnavailable
 	}
 	return lockerr.Wrap(is...)
 }

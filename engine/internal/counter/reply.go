@@ -35,7 +35,7 @@ func (t *Counter) answered(o *Outcome, rd *Ready) {
 			t.giveBack(op.N)
 		case op.Kind == Acquire:
 			op.grant(rd)
-		case !op.ended:
+		default:
 			op.end(answer, nil, rd)
 		}
 	}
@@ -77,7 +77,7 @@ func (t *Counter) answered(o *Outcome, rd *Ready) {
 // negative, and nobody has said how many there are. Others go on waiting.
 func (t *Counter) refuse(op *Op, answer int64, rd *Ready) {
 	switch {
-	case !op.Try || op.ended:
+	case !op.Try:
 	case answer < 0:
 		op.end(0, lockerr.ErrNoPermits, rd)
 	default:

@@ -33,11 +33,8 @@ func (t *Table) enter(p lock.Phase) {
 	if !t.closing.phase.CompareAndSwap(uint32(lock.Open), uint32(p)) && p == lock.Closed {
 		t.closing.phase.Store(uint32(p))
 	}
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.Lock()
+	for s := range t.locked {
 		s.Locks.Phase = max(s.Locks.Phase, p)
-		s.Unlock()
 	}
 }
 
@@ -115,11 +112,8 @@ func (t *Table) AwaitEmpty(stop <-chan struct{}) bool {
 
 // Entries is how many names something is known of.
 func (t *Table) Entries() (n int) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.Lock()
+	for s := range t.locked {
 		n += s.len()
-		s.Unlock()
 	}
 	return n
 }

@@ -2,62 +2,61 @@ package driver
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
+	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// command is the command of an entry in flight, as the client sees it: it is encoded as
-// the call of a script, and its reply goes to package lock. It is the entry itself under
-// another name: an entry has one command in flight, and an object for each would be an allocation.
-type command lock.Entry
+// entry is a lock.Entry as the client and recovery see it. To the client it is the command in flight, of which
+// an entry has one: that is encoded as the call of a script, and its reply goes to package lock.
+// To recovery it is a name that is stalled. An object of its own for either would be an allocation.
+type entry lock.Entry
 
-func (c *command) res() *lock.Entry { return (*lock.Entry)(c) }
+func (r *entry) core() *lock.Entry { return (*lock.Entry)(r) }
 
 // submit sends the entry's command. No lock is held.
 func (t *Table) submit(r *lock.Entry) {
 	if r.Cmd.Acks != 0 {
-		t.Client.SubmitDurable(r.Route, (*command)(r))
+		t.Client.SubmitDurable(r.Route, (*entry)(r))
 		return
 	}
-	t.Client.Submit(r.Route, (*command)(r))
+	t.Client.Submit(r.Route, (*entry)(r))
 }
 
 // AppendCommand implements resp.Request.
-func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
-	r, cmd := c.res(), &c.Cmd
-	owner := OwnerOf(r, cmd.Kind, cmd.ID)
+func (r *entry) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
+	t, cmd, k := ShardOf(r.core()).Table, &r.Cmd, kind.Kind(r.Cmd.Kind)
+	owner := k.Owner(t.ID, cmd.ID)
 	if cmd.Batched != 0 {
-		return c.appendBatch(dst, form)
+		return t.appendBatch(dst, form, r.Name, cmd, owner)
 	}
-	k := kind.Kind(cmd.Kind)
 	switch cmd.Action {
 	case lock.Acquiring:
 		if k.Traits().Waiting == lock.Queueing {
-			return script.AppendFair(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Lease, cmd.Head)
+			return script.AppendFair(dst, form, t.queue(k, r.Name), owner, cmd.Lease, cmd.Head)
 		}
 		if cmd.Join != lock.NoJoin {
-			return k.AppendJoin(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Lease, cmd.Join == lock.Look)
+			return k.AppendJoin(dst, form, t.queue(k, r.Name), owner, cmd.Lease, cmd.Join == lock.Look)
 		}
 		if h := cmd.Writer(); h != nil {
-			return k.AppendBeside(dst, form, r.Name, owner, cmd.Lease, OwnerOf(r, h.Kind, h.ID))
+			return k.AppendBeside(dst, form, r.Name, owner, cmd.Lease, kind.Kind(h.Kind).Owner(t.ID, h.ID))
 		}
-		return k.AppendAcquire(dst, form, r.Name, owner, cmd.Lease, ShardOf(r).Table.Verb())
+		return k.AppendAcquire(dst, form, r.Name, owner, cmd.Lease, t.Verb())
 	case lock.Reentering:
 		return k.AppendReenter(dst, form, r.Name, owner, cmd.Lease, int(cmd.Number))
 	case lock.Extending:
 		return k.Renewal().Append(dst, form, []script.Renewal{{Key: r.Name, Owner: owner, Lease: cmd.Lease}})
 	case lock.Decrementing:
-		return k.AppendLeave(dst, form, r.Name, owner, int(cmd.Number), ShardOf(r).Table.Verb())
+		return k.AppendLeave(dst, form, r.Name, owner, int(cmd.Number), t.Verb())
 	case lock.Withdrawing:
-		return script.AppendWithdraw(dst, form, ShardOf(r).Table.queue(k, r.Name), ShardOf(r).Table.ID)
+		return script.AppendWithdraw(dst, form, t.queue(k, r.Name), t.ID)
 	case lock.Releasing, lock.Compensating:
-		return ShardOf(r).Table.AppendRelease(dst, form, k, r.Name, cmd.ID, cmd.Lease)
+		return t.AppendRelease(dst, form, &recovery.Release{Name: r.Name, ID: cmd.ID, Kind: k}, cmd.Lease)
 	}
 	panic("BUG: engine: an empty command was sent")
 }
@@ -85,50 +84,32 @@ func (t *Table) AppendForce(dst []byte, form resp.ScriptForm, k Key, owner strin
 }
 
 // appendBatch encodes a command that releases others beside what it is for.
-func (c *command) appendBatch(dst []byte, form resp.ScriptForm) []byte {
-	r, cmd := c.res(), &c.Cmd
-	owner, lease := OwnerOf(r, cmd.Kind, cmd.ID), cmd.Lease
+func (t *Table) appendBatch(dst []byte, form resp.ScriptForm, name string, cmd *lock.Command, owner script.Owner) []byte {
+	k, lease := kind.Kind(cmd.Kind), cmd.Lease
 	var buf [4]script.Owner
 	owners := buf[:0]
 	if cmd.Action != lock.Acquiring {
 		owners, lease = append(owners, owner), 0
 	}
 	for id := range cmd.BatchedIDs {
-		owners = append(owners, OwnerOf(r, cmd.Kind, id))
+		owners = append(owners, k.Owner(t.ID, id))
 	}
-	return kind.Kind(cmd.Kind).AppendSeveral(dst, form, r.Name, owners, owner, lease, ShardOf(r).Table.Verb())
-}
-
-// AppendRelease encodes a release, or a retire if a MinHold has something left.
-func (t *Table) AppendRelease(dst []byte, form resp.ScriptForm, k kind.Kind, name string, id int64, rest time.Duration) []byte {
-	owner, nobody := k.Owner(t.ID, id), k.Owner(t.ID, -id)
-	switch {
-	case k.Traits().Waiting == lock.Queueing:
-		return script.AppendFairRelease(dst, form, t.queue(k, name), owner, nobody, max(rest, 0))
-	case rest > 0:
-		return k.AppendRetire(dst, form, name, owner, nobody, rest, t.Verb())
-	}
-	return k.AppendRelease(dst, form, name, owner, t.Verb())
+	return k.AppendSeveral(dst, form, name, owners, owner, lease, t.Verb())
 }
 
 // Wants implements resp.DurableRequest.
-func (c *command) Wants() resp.Acks { return resp.Acks(c.Cmd.Acks) }
+func (r *entry) Wants() resp.Acks { return resp.Acks(r.Cmd.Acks) }
 
 // NeedsAck implements resp.DurableRequest: a refusal need not wait for replicas.
-func (c *command) NeedsAck(v resp.Value) bool {
-	switch {
-	case c.Cmd.Batched != 0:
-		v = parts(v, &c.Cmd, new(lock.Outcome))
-	case c.Cmd.Action == lock.Acquiring:
-		v = kind.Kind(c.Cmd.Kind).Granted(v).Code
-	}
-	return c.Cmd.Action == lock.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
+func (r *entry) NeedsAck(v resp.Value) bool {
+	v = answer(&r.Cmd, v, new(lock.Outcome))
+	return r.Cmd.Action == lock.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }
 
 // Priority implements resp.PatientRequest. On a full connection, commands that give locks back
 // or keep them go before those that want one. A LockAsync fails at once.
-func (c *command) Priority() resp.Priority {
-	switch cmd := &c.Cmd; {
+func (r *entry) Priority() resp.Priority {
+	switch cmd := &r.Cmd; {
 	case cmd.FirstAsync:
 		return resp.PriorityNoWait
 	case cmd.Batched == 0 && (cmd.Action == lock.Acquiring || cmd.Action == lock.Reentering):
@@ -139,19 +120,18 @@ func (c *command) Priority() resp.Priority {
 
 // Wanted implements resp.PatientRequest and resp.DurableRequest. An acquisition may
 // have ended while its command waited for its turn.
-func (c *command) Wanted() bool {
-	sh := ShardOf(c.res())
+func (r *entry) Wanted() bool {
+	sh := ShardOf(r.core())
 	sh.Lock()
 	defer sh.Unlock()
-	return c.Cmd.Wanted()
+	return r.Cmd.Wanted()
 }
 
 // Complete implements resp.Request: the reply of the command in flight, or its
 // failure.
-func (c *command) Complete(reply resp.Reply) {
+func (r *entry) Complete(reply resp.Reply) {
 	defer invariants.FailStop()
-	r := c.res()
-	sh := ShardOf(r)
+	sh := ShardOf(r.core())
 	o := reading(&r.Cmd, reply)
 	if o.Now == 0 {
 		o.Now = sh.Now()
@@ -163,7 +143,7 @@ func (c *command) Complete(reply resp.Reply) {
 	}
 	var rd lock.Ready
 	sh.Lock()
-	done := r.Replied(&o, &rd)
+	done := r.core().Replied(&o, &rd)
 	sh.Unlock()
 	if done.Throttle != nil {
 		sh.Table.Recovery.Answered(done.Throttle, o.Result.Answered())

@@ -8,7 +8,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
@@ -235,27 +234,18 @@ func (e *counterSubscription) ChannelEvent(ev resp.ChannelEvent, message []byte,
 
 func (c *Counter) Unwanted() *bool { return &c.cancelled }
 
-func (c *Counter) Status() (urgent bool, route uint64) {
+func (c *Counter) Status() (stalled, urgent bool, route uint64) {
 	c.sh.Lock()
 	defer c.sh.Unlock()
-	return c.core.Urgent(), c.core.Route
+	return c.core.IsDisconnected(), c.core.Urgent(), c.core.Route
 }
 
-func (c *Counter) Advance(by *lock.Throttle) recovery.Outcome {
-	sends := false
+func (c *Counter) Advance(by *lock.Throttle) (sends bool) {
 	c.transition(func(core *counter.Counter, rd *counter.Ready) {
 		core.Reconnected(rd)
 		if sends = rd.Send; sends {
 			c.throttle = by
 		}
 	})
-	if !sends {
-		return recovery.NothingToSend
-	}
-	c.sh.Lock()
-	defer c.sh.Unlock()
-	if c.core.IsDisconnected() {
-		return recovery.StalledAgain
-	}
-	return recovery.Sent
+	return sends
 }

@@ -5,8 +5,6 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/wheel"
 )
 
 // CounterOp is one operation on a count, with the shard of its name, whose lock guards it.
@@ -14,37 +12,27 @@ type CounterOp struct {
 	counter.Op
 	Shard *Shard
 
-	timer wheel.Timer
-	bound bool
-	late  error // what it is told when its time is over
-
-	outage *Outage // nil: it waits for the server as long as its time lasts
+	deadline deadline // of nothing: its time has no bound
+	outage   *Outage  // nil: it waits for the server as long as its time lasts
 }
 
 // Init makes it ready.
 func (a *CounterOp) Init(sh *Shard, p counter.OpPort, what counter.OpKind, n int64) {
 	a.Op.Init(p, what, n)
 	a.Shard = sh
-	a.timer.Init(a)
 }
 
 // Bound gives the operation up after d, for that reason; nil: it did not find a server.
 func (a *CounterOp) Bound(d time.Duration, late error) {
-	a.bound, a.late = true, late
-	a.Shard.Table.Timers.Schedule(&a.timer, a.Shard.Now().Add(d))
+	a.deadline.init(a, late)
+	a.Shard.Table.Timers.Schedule(&a.deadline.timer, a.Shard.Now().Add(d))
 }
 
 // Outage gives the operation up when its server has been away for d, or returns why that is so already.
 func (a *CounterOp) Outage(route uint64, d time.Duration) error {
 	t := a.Shard.Table
-	a.outage = &Outage{Sites: []Site{{t.Client, route}}, Need: 1, Most: d, End: func(why error) {
-		a.Cancel(lockerr.Cancel{Away: why, TimedOut: true})
-	}}
-	if why := a.outage.Late(a.Shard.Now()); why != nil {
-		return why
-	}
-	t.Outages.Add(a.outage)
-	return nil
+	a.outage = &Outage{of: a, sites: []site{{t.Client, route}}, need: 1, most: d}
+	return t.Outages.add(a.outage)
 }
 
 // Admit asks, unless the engine is being closed. The caller holds the lock.
@@ -79,15 +67,10 @@ func (a *CounterOp) Refuse(why error, rd *counter.Ready) {
 
 // Unbound is called when the operation has its verdict: nothing gives it up any more.
 func (a *CounterOp) Unbound() {
-	if a.bound {
-		a.Shard.Table.Timers.Cancel(&a.timer)
+	if a.deadline.of != nil {
+		a.Shard.Table.Timers.Cancel(&a.deadline.timer)
 	}
 	if a.outage != nil {
-		a.Shard.Table.Outages.Remove(a.outage)
+		a.Shard.Table.Outages.remove(a.outage)
 	}
-}
-
-// Fire implements wheel.Task.
-func (a *CounterOp) Fire(*wheel.Timer, clock.Instant) {
-	a.Cancel(lockerr.Cancel{Cause: a.late, TimedOut: true})
 }

@@ -10,6 +10,8 @@ import (
 
 // Caller is who has a lock.Request: its Handle.
 type Caller interface {
+	// Its holds have a HoldObserver as their Handle.
+	lock.Caller
 	// driven is what drives it, OnResult its verdict: a hold, or why there is none. They are called under the
 	// shard's lock.
 	driven() *Request
@@ -76,7 +78,7 @@ func (s *Shard) apply(e *lock.Effect) {
 	case lock.ReleaseRefused, lock.ReleaseDelayed:
 		t.noteRefusal(e.Err, e.Kind == lock.ReleaseRefused)
 	case lock.Unstalled:
-		t.Recovery.Drop((*stalled)(e.Entry))
+		t.Recovery.Drop((*entry)(e.Entry))
 	case lock.Removed:
 		s.emptied()
 	}
@@ -84,7 +86,7 @@ func (s *Shard) apply(e *lock.Effect) {
 
 // tell gives a request its verdict.
 func tell(a *lock.Request, verdict *lock.Effect) {
-	endDeadlines(a.Extra())
+	endLimits(a.Extra())
 	a.Handle.(Caller).OnResult(verdict.Hold, verdict.Err)
 }
 

@@ -11,10 +11,8 @@ import (
 // Extension is one Extend: the core's, and its caller.
 type Extension struct {
 	lock.Extend
-	hold  *TimedHold
-	ahead *Extension    // it is to be started again when this one is settled
-	err   error         // why it could not be started
-	done  chan struct{} // closed when it is settled
+	hold *TimedHold
+	done chan struct{} // closed when it is settled
 }
 
 // MayExtend is why d is no good for an Extend of h, nil if it is.
@@ -52,40 +50,16 @@ func (h *TimedHold) ExtendBy(ctx context.Context, d time.Duration) error {
 func (h *TimedHold) StartExtend(d time.Duration) *Extension {
 	x := &Extension{hold: h, done: make(chan struct{})}
 	x.Handle, x.Lease = x, d
-	x.start()
-	return x
-}
-
-func (x *Extension) start() {
-	h := x.hold
 	var rd lock.Ready
 	h.Shard().Lock()
-	ahead, err := h.Extend(&x.Extend, &rd)
+	h.Extend(&x.Extend, &rd)
 	h.Shard().Unlock()
 	h.Shard().Table.ApplyForUser(&rd)
-	if x.ahead, x.err = nil, err; ahead != nil {
-		x.ahead = ahead.Handle.(*Extension)
-	}
-}
-
-// Follow starts x when the one ahead of it is settled, and does not wait for the answer. It reports whether
-// yet another was faster.
-func (x *Extension) Follow(ctx context.Context, patience <-chan struct{}) bool {
-	if x.ahead == nil || x.hold.Shard().Table.World.Wait(x.ahead.done, ctx.Done(), patience) != 0 {
-		return false
-	}
-	x.start()
-	return x.ahead != nil
+	return x
 }
 
 // Await waits for the result.
 func (x *Extension) Await(ctx context.Context, patience <-chan struct{}) error {
-	for x.Follow(ctx, patience) {
-		continue
-	}
-	if x.err != nil {
-		return x.err
-	}
 	switch x.hold.Shard().Table.World.Wait(x.done, ctx.Done(), patience) {
 	case 0:
 		return x.Err

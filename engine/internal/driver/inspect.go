@@ -52,28 +52,22 @@ func (s *Shard) Forget(h *lock.Hold) { delete(s.origins, h) }
 
 // Busy reports whether the engine has any name, and how many acquisitions have ended so far.
 func (t *Table) Busy() (now bool, sofar uint64) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.Lock()
+	for s := range t.locked {
 		now = now || s.len() > 0
 		sofar += s.Locks.Count.Acquired + s.Locks.Count.NotAcquired
-		s.Unlock()
 	}
 	return now, sofar
 }
 
 // OldestHold is how long the oldest hold has been held, by the millisecond; 0 if there is none. It looks at each.
 func (t *Table) OldestHold() (age time.Duration) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.Lock()
+	for s := range t.locked {
 		now := s.Now()
 		older := func(h *lock.Hold) bool {
 			age = max(age, h.Held(now))
 			return true
 		}
 		s.Locks.Each(func(r *lock.Entry) { r.EachHold(older) })
-		s.Unlock()
 	}
 	return age
 }

@@ -18,7 +18,7 @@ import (
 // which is set only while a server is away:
 //
 //	a lane is lost, names move    Check: all are looked at, on a goroutine of the wheel
-//	one begins to wait            Add: it is looked at
+//	one begins to wait            add: it is looked at
 //	the timer                     those whose time is over end; it is set to the next of the others
 //
 // An outage that ends and begins again counts anew, as its lane says.
@@ -43,71 +43,61 @@ func (o *Outages) init(c clock.Clock, timers env.Timers) {
 
 // Outage is how long something waits for servers that are away.
 type Outage struct {
-	Sites []Site
-	Need  int           // of these must have a connection
-	Most  time.Duration // in a row without
-	End   func(why error)
-
+	of    canceller
+	sites []site
+	need  int           // of these must have a connection
+	most  time.Duration // in a row without
 	place waitq.Elem[*Outage]
 }
 
-// Site is the server of a name.
-type Site struct {
-	Client env.Client
-	Route  uint64
+// site is the server of a name.
+type site struct {
+	client env.Client
+	route  uint64
 }
 
-// since is when it came about that fewer than Need have a connection, and what keeps one of them from
-// having one; 0: as many have.
-func (o *Outage) since() (at clock.Instant, why Site) {
+// over is when fewer than need will have been without a connection for too long, and what keeps one of the
+// others from having one; 0: enough have one.
+func (o *Outage) over() (at clock.Instant, why site) {
 	type away struct {
 		at clock.Instant
-		Site
+		site
 	}
 	var buf [8]away
 	down := buf[:0]
-	for _, s := range o.Sites {
-		if at := s.Client.DownSince(s.Route); at != 0 {
+	for _, s := range o.sites {
+		if at := s.client.DownSince(s.route); at != 0 {
 			down = append(down, away{at, s})
 		}
 	}
-	if len(o.Sites)-len(down) >= o.Need {
-		return 0, Site{}
+	if len(o.sites)-len(down) >= o.need {
+		return 0, site{}
 	}
 	slices.SortFunc(down, func(a, b away) int { return cmp.Compare(a.at, b.at) })
-	last := down[len(o.Sites)-o.Need] // with it they were too few
-	return last.at, last.Site
+	last := down[len(o.sites)-o.need] // with it they were too few
+	return last.at.Add(o.most), last.site
 }
 
-// Late returns why the servers have been away for too long; nil if they have not.
-func (o *Outage) Late(now clock.Instant) error {
-	if at, s := o.since(); at != 0 && at.Add(o.Most) <= now {
+func (s site) why() error { return cmp.Or(s.client.LaneError(s.route), lockerr.ErrSilent) }
+
+// add has o end what it is of when its servers have been away for too long, or returns why they have been
+// already. The caller may hold the lock of a shard.
+func (all *Outages) add(o *Outage) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	at, s := o.over()
+	if at != 0 && at <= all.clock.Now() {
 		return s.why()
+	}
+	o.place.Value = o
+	if all.mu.all.PushBack(&o.place); at != 0 {
+		all.armLocked(at)
 	}
 	return nil
 }
 
-func (s Site) why() error {
-	if why := s.Client.LaneError(s.Route); why != nil {
-		return why
-	}
-	return lockerr.ErrSilent
-}
-
-// Add has o ended when its servers have been away for too long. The caller may hold the lock of a
-// shard.
-func (all *Outages) Add(o *Outage) {
-	o.place.Value = o
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.mu.all.PushBack(&o.place)
-	if at, _ := o.since(); at != 0 {
-		all.armLocked(at.Add(o.Most))
-	}
-}
-
-// Remove forgets o. The caller may hold the lock of a shard.
-func (all *Outages) Remove(o *Outage) {
+// remove forgets o. The caller may hold the lock of a shard.
+func (all *Outages) remove(o *Outage) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.mu.all.Remove(&o.place)
@@ -141,14 +131,13 @@ func (all *Outages) Fire(*wheel.Timer, clock.Instant) {
 	all.mu.at = 0
 	now := all.clock.Now()
 	for o := range all.mu.all.All() {
-		at, s := o.since()
-		switch due := at.Add(o.Most); {
+		switch at, s := o.over(); {
 		case at == 0:
-		case due <= now:
+		case at <= now:
 			all.mu.all.Remove(&o.place)
 			ends = append(ends, end{o, s.why()})
-		case next == 0 || due < next:
-			next = due
+		case next == 0 || at < next:
+			next = at
 		}
 	}
 	if next != 0 {
@@ -156,28 +145,6 @@ func (all *Outages) Fire(*wheel.Timer, clock.Instant) {
 	}
 	all.mu.Unlock()
 	for _, e := range ends {
-		e.End(e.why)
+		e.of.Cancel(lockerr.Cancel{Away: e.why, TimedOut: true})
 	}
 }
-
-// away ends a request whose server is away for too long.
-type away struct {
-	limit
-	Outage
-}
-
-// Outage ends the request when its server has been away for d, or returns why that is so already.
-// The caller holds the lock.
-func (a *Request) Outage(route uint64, d time.Duration) error {
-	x := &away{limit: limit{a.Shard, a}}
-	t := a.Shard.Table
-	x.Outage = Outage{Sites: []Site{{t.Client, route}}, Need: 1, Most: d, End: x.end}
-	if why := x.Late(a.Shard.Now()); why != nil {
-		return why
-	}
-	a.More().Outage = x
-	t.Outages.Add(&x.Outage)
-	return nil
-}
-
-func (x *away) end(why error) { x.cancel(lockerr.Cancel{Away: why, TimedOut: true}) }

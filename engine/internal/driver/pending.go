@@ -20,17 +20,15 @@ type Pending struct {
 	of    PendingOwner
 	on    []*Table // of all servers, each once; the wheel of the first serves all of them
 	watch ctxwatch.Slot[*Pending]
-	limit TaskTimer     // of Wait
+	limit deadline      // of Wait
 	since clock.Instant // it was refused first: it is listed
 
-	outages []*Outage // of the tables; nil without Outage
+	outages []Outage // of the tables; nil without Outage
 }
 
 // PendingOwner is an operation that is pending.
 type PendingOwner interface {
-	// Cancel gives it up unless it has ended or was given up before; it reports whether it
-	// did.
-	Cancel(lockerr.Cancel) bool
+	canceller
 	Over() bool
 }
 
@@ -48,51 +46,42 @@ type Bounds struct {
 // context ends it.
 func (t *Pending) Begin(ctx context.Context, of PendingOwner, at iter.Seq2[*Table, uint64], b Bounds, async bool) {
 	t.of = of
-	for table := range at {
+	var sites []site
+	for table, route := range at {
+		if b.HasOutage {
+			sites = append(sites, site{table.Client, route})
+		}
 		if !slices.Contains(t.on, table) {
 			t.on = append(t.on, table)
 		}
 	}
+	if b.HasOutage {
+		t.outages = make([]Outage, len(t.on))
+		for i := range t.outages {
+			t.outages[i] = Outage{of: of, sites: sites, need: b.Need, most: b.Outage}
+		}
+	}
+	t.limit.init(of, b.Late)
 	home := t.on[0]
-	late := b.Late
-	t.limit.Init(func() { of.Cancel(lockerr.Cancel{Cause: late, TimedOut: true}) })
-	if async {
+	if async { // from here on it may end at any time
 		home.Pending.watches.Join(ctx, t)
 	}
 	if b.Wait != 0 {
-		home.Timers.Schedule(&t.limit.Timer, home.World.Clock.Now().Add(b.Wait))
-		if of.Over() { // meanwhile, by its context: Finish was here first
-			home.Timers.Cancel(&t.limit.Timer)
+		home.Timers.Schedule(&t.limit.timer, home.World.Clock.Now().Add(b.Wait))
+	}
+	for i := range t.outages {
+		if why := t.on[i].Outages.add(&t.outages[i]); why != nil {
+			of.Cancel(lockerr.Cancel{Away: why, TimedOut: true})
+			break
 		}
 	}
-	if b.HasOutage {
-		t.boundOutage(at, b)
-	}
+	t.finishIfOver()
 }
 
-func (t *Pending) boundOutage(at iter.Seq2[*Table, uint64], b Bounds) {
-	var sites []Site
-	for table, route := range at {
-		sites = append(sites, Site{table.Client, route})
-	}
-	end := func(why error) { t.of.Cancel(lockerr.Cancel{Away: why, TimedOut: true}) }
-	for range t.on {
-		t.outages = append(t.outages, &Outage{Sites: sites, Need: b.Need, Most: b.Outage, End: end})
-	}
-	for i, table := range t.on {
-		table.Outages.Add(t.outages[i])
-	}
-	if why := t.outages[0].Late(t.on[0].World.Clock.Now()); why != nil {
-		end(why)
-	}
-	if t.of.Over() { // meanwhile: Finish may have been here first
-		t.unbindOutage()
-	}
-}
-
-func (t *Pending) unbindOutage() {
-	for i, o := range t.outages {
-		t.on[i].Outages.Remove(o)
+// finishIfOver is called when something was arranged for: the end may have been there first.
+func (t *Pending) finishIfOver() {
+	if t.of.Over() {
+		t.Finish()
 	}
 }
 
@@ -100,8 +89,10 @@ func (t *Pending) unbindOutage() {
 func (t *Pending) Finish() {
 	t.Unlist()
 	t.watch.Leave(t)
-	t.unbindOutage()
-	t.on[0].Timers.Cancel(&t.limit.Timer)
+	for i := range t.outages {
+		t.on[i].Outages.remove(&t.outages[i])
+	}
+	t.on[0].Timers.Cancel(&t.limit.timer)
 }
 
 // WatchSlot and GiveUp implement ctxwatch.Waiter.
@@ -118,9 +109,7 @@ func (t *Pending) List() bool {
 	for _, table := range t.on {
 		open = table.Pending.add(t) && open
 	}
-	if t.of.Over() { // cancelled meanwhile: Finish may have been here first
-		t.Unlist()
-	}
+	t.finishIfOver()
 	return open
 }
 

@@ -20,7 +20,7 @@ func (t *Table) Apply(rd *lock.Ready) {
 		t.submit(r)
 	}
 	if r := rd.Disconnected; r != nil {
-		t.Recovery.Add((*stalled)(r))
+		t.Recovery.Add((*entry)(r))
 	}
 	if r := rd.AdvanceReaders; r != nil {
 		t.advanceReaders(r, rd.Err)
@@ -60,8 +60,13 @@ func (s *Shard) do(transition func(rd *lock.Ready)) {
 	var rd lock.Ready
 	s.Lock()
 	transition(&rd)
+	s.finish(&rd)
+}
+
+// finish gives the lock back after transitions, and does what they left to be done.
+func (s *Shard) finish(rd *lock.Ready) {
 	s.Unlock()
-	s.Table.Apply(&rd)
+	s.Table.Apply(rd)
 }
 
 // ApplyForUser is Apply for a caller's own goroutine, which ends a few contexts itself.
@@ -83,8 +88,7 @@ func endContexts(ended *lock.Hold) {
 		var rd lock.Ready
 		sh.Lock()
 		ended.Entry.ContextsEnded(ended, &rd)
-		sh.Unlock()
-		sh.Table.Apply(&rd)
+		sh.finish(&rd)
 	}()
 	endHolds(ended)
 }

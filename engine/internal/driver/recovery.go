@@ -5,56 +5,44 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
+	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// recoveryPort is the table as its Recovery knows it: the recovery.Port.
-type recoveryPort Table
+// The methods below, with Closing, implement recovery.Port.
 
-func (t *Table) newRecovery() *recovery.Recovery {
-	return recovery.New(recovery.Config{
-		Clock: t.World.Clock, Wheel: t.Timers, Client: t.Client, Shuffle: t.World.Shuffle,
-		Engine: (*recoveryPort)(t), Keep: t.Keep,
-	})
+// Result says what an error of resp says about a command.
+func (t *Table) Result(err error) lock.Result { return Classify(err) }
+
+// AppendRelease encodes a release, or a retire if a MinHold has something left.
+func (t *Table) AppendRelease(dst []byte, form resp.ScriptForm, r *recovery.Release, rest time.Duration) []byte {
+	k := r.Kind
+	owner, nobody := k.Owner(t.ID, r.ID), k.Owner(t.ID, -r.ID)
+	switch {
+	case k.Traits().Waiting == lock.Queueing:
+		return script.AppendFairRelease(dst, form, t.queue(k, r.Name), owner, nobody, max(rest, 0))
+	case rest > 0:
+		return k.AppendRetire(dst, form, r.Name, owner, nobody, rest, t.Verb())
+	}
+	return k.AppendRelease(dst, form, r.Name, owner, t.Verb())
 }
 
-func (p *recoveryPort) Closing() bool                { return (*Table)(p).Closing() }
-func (p *recoveryPort) Result(err error) lock.Result { return Classify(err) }
+// The methods below have an entry implement recovery.Stalled.
 
-func (p *recoveryPort) AppendRelease(dst []byte, form resp.ScriptForm, r *recovery.Release, rest time.Duration) []byte {
-	return (*Table)(p).AppendRelease(dst, form, r.Kind, r.Name, r.ID, rest)
-}
+func (r *entry) Unwanted() *bool { return &r.Cancelled }
 
-// stalled is an entry as recovery lists it: a recovery.Stalled.
-type stalled lock.Entry
-
-func (s *stalled) Unwanted() *bool { return &s.entry().Cancelled }
-
-func (s *stalled) entry() *lock.Entry { return (*lock.Entry)(s) }
-
-func (s *stalled) Status() (urgent bool, route uint64) {
-	r := s.entry()
-	sh := ShardOf(r)
+func (r *entry) Status() (stalled, urgent bool, route uint64) {
+	sh := ShardOf(r.core())
 	sh.Lock()
 	defer sh.Unlock()
-	return r.Urgent(), r.Route
+	return r.core().Blocked() == lock.Disconnected, r.core().Urgent(), r.Route
 }
 
-func (s *stalled) Advance(by *lock.Throttle) recovery.Outcome {
-	r := s.entry()
+func (r *entry) Advance(by *lock.Throttle) (sends bool) {
+	sh := ShardOf(r.core())
 	var rd lock.Ready
-	sh := ShardOf(r)
 	sh.Lock()
-	r.Reconnected(by, &rd)
-	sh.Unlock()
-	sh.Table.Apply(&rd)
-	if rd.Send == nil {
-		return recovery.NothingToSend
-	}
-	sh.Lock()
-	defer sh.Unlock()
-	if r.Blocked() == lock.Disconnected {
-		return recovery.StalledAgain
-	}
-	return recovery.Sent
+	r.core().Reconnected(by, &rd)
+	sh.finish(&rd)
+	return rd.Send != nil
 }

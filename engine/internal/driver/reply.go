@@ -20,36 +20,41 @@ var errRefused = errors.New("engine: the server refuses to write the lock for no
 
 // reading reads the reply of a command.
 func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
-	what := c.Action
-	o := lock.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving}
-	o.Begun = Begun(o.Err)
+	o := lock.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving, Begun: Begun(reply.Err)}
 	v := reply.Value
-	if o.Err == nil && c.Batched != 0 {
-		v = parts(v, c, &o)
-		if v.Kind == wire.KindError {
+	if o.Err == nil {
+		switch v = answer(c, v, &o); {
+		case v.Kind == wire.KindInt:
+		case v.Kind == wire.KindError && c.Batched != 0:
 			refused := wire.NewServerError(v.Bytes)
 			o.Err, o.Moving = refused, o.Moving || resp.RefusalOf(refused).Apart()
+		default:
+			o.Err = ErrReply
 		}
-	}
-	if o.Err == nil && what == lock.Acquiring && c.Batched == 0 {
-		answer := kind.Kind(c.Kind).Granted(v)
-		v, o.Token, o.Holder, o.Behind = answer.Code, answer.Token, answer.Holder, answer.Behind
-	}
-	if o.Err == nil && what == lock.Extending {
-		// renew answers a list; ours has one element.
-		list := v
-		v = resp.Value{}
-		if list.Kind == wire.KindArray && list.Len() == 1 {
-			list.Each(func(_ int, e resp.Value) bool { v = e; return true })
-		}
-	}
-	if o.Err == nil && v.Kind != wire.KindInt {
-		o.Err = ErrReply
 	}
 	if o.Result = Classify(o.Err); o.Result == lock.Replied {
-		read(&o, what, v.Int)
+		read(&o, c.Action, v.Int)
 	}
 	return o
+}
+
+// answer is what the reply to a command says to what that is for. It notes what else the reply says.
+func answer(c *lock.Command, v resp.Value, o *lock.Outcome) resp.Value {
+	switch {
+	case c.Batched != 0:
+		return parts(v, c, o)
+	case c.Action == lock.Acquiring:
+		answer := kind.Kind(c.Kind).Granted(v)
+		v, o.Token, o.Holder, o.Behind = answer.Code, answer.Token, answer.Holder, answer.Behind
+	case c.Action == lock.Extending: // renew answers a list; ours has one element
+		if v.Kind != wire.KindArray || v.Len() != 1 {
+			return resp.Value{}
+		}
+		for _, e := range v.Each {
+			v = e
+		}
+	}
+	return v
 }
 
 // parts reads the answers to a batch: it returns that to what the command is for, and notes the token of a

@@ -11,7 +11,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/wheel"
 )
 
 // A Shard is one lock and what it guards: the entries of locks, and the counts. Every transition happens
@@ -77,10 +76,6 @@ func (s *Shard) NewID() int64         { return s.ids.next(s.Table.World.RandRead
 
 func (s *Shard) Draw(d time.Duration) time.Duration { return s.Table.World.Draw(d) }
 
-func (s *Shard) NewHold(r *lock.Entry, of *lock.Hold) *lock.Hold {
-	return s.Table.Engine.NewHold(r, of)
-}
-
 func (s *Shard) NewSubscription() *lock.Subscription { return &newSubscription().Subscription }
 
 func (s *Shard) Lane(route uint64) (up bool, trouble error) {
@@ -122,23 +117,12 @@ func (s *idSource) next(secret func([]byte)) int64 {
 	}
 }
 
-// compensationTimer is the timer of a lock.Compensation: its Handle.
-type compensationTimer struct {
-	timer wheel.Timer
-	d     *lock.Compensation
-	sh    *Shard
-}
-
+// setCompensationTimer sets the timer of a compensation, its Handle.
 func (s *Shard) setCompensationTimer(d *lock.Compensation, at clock.Instant) {
 	if d.Handle == nil {
-		t := &compensationTimer{d: d, sh: s}
-		t.timer.Init(t)
+		t := new(TaskTimer)
+		t.Init(func() { s.do(func(rd *lock.Ready) { d.Fired(s.Now(), rd) }) })
 		d.Handle = t
 	}
-	setTimer(s.Table.Timers, &d.Handle.(*compensationTimer).timer, at)
-}
-
-// Fire implements wheel.Task.
-func (t *compensationTimer) Fire(_ *wheel.Timer, now clock.Instant) {
-	t.sh.do(func(rd *lock.Ready) { t.d.Fired(now, rd) })
+	setTimer(s.Table.Timers, &d.Handle.(*TaskTimer).Timer, at)
 }

@@ -75,8 +75,7 @@ func (c *calls) ChannelEvent(ev resp.ChannelEvent, _ []byte, _ error) {
 	case resp.Refused:
 		c.sub.CallsRefused(&rd)
 	}
-	sh.Unlock()
-	sh.Table.Apply(&rd)
+	sh.finish(&rd)
 }
 
 // Fire implements wheel.Task: the alarm.
@@ -98,8 +97,7 @@ func (w *subscription) ChannelEvent(ev resp.ChannelEvent, message []byte, err er
 	} else {
 		w.OnChannel(channelEvents[ev], &rd)
 	}
-	sh.Unlock()
-	sh.Table.Apply(&rd)
+	sh.finish(&rd)
 }
 
 // channelEvents are those of package resp, but for a refusal.

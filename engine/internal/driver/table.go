@@ -33,9 +33,6 @@ func (k Key) ValidInCluster() error {
 
 // Engine is the front door, for what its users are told.
 type Engine interface {
-	// NewHold makes another hold of the grant of one, or one with a grant of its own if that is nil. Its
-	// Handle is a HoldObserver. It is called under the shard's lock.
-	NewHold(r *lock.Entry, of *lock.Hold) *lock.Hold
 	// LossError is the error of a hold that was lost. It is called under the shard's lock.
 	LossError(kind uint8, name string, why lock.Loss) error
 	// AckError is that of a grant or an Extend that too few replicas have. It has no name yet.
@@ -107,7 +104,9 @@ func (t *Table) SetTimers(timers env.Timers, onRound func(watchdog.BatchResult))
 // SetClient gives the table its client, whose events come to Up and Rerouted.
 func (t *Table) SetClient(c env.Client) {
 	t.Client = c
-	t.Recovery = t.newRecovery()
+	t.Recovery = recovery.New(recovery.Config{
+		Clock: t.World.Clock, Wheel: t.Timers, Client: c, Shuffle: t.World.Shuffle, Engine: t, Keep: t.Keep,
+	})
 }
 
 // Up hears that a connection has come.
@@ -152,6 +151,19 @@ func (t *Table) Shard(route uint64) *Shard {
 // Shards are all of them.
 func (t *Table) Shards() []Shard { return t.shards[:] }
 
+// locked visits all shards, each under its lock.
+func (t *Table) locked(visit func(*Shard) bool) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.Lock()
+		more := visit(s)
+		s.Unlock()
+		if !more {
+			return
+		}
+	}
+}
+
 // Channel is where the end of a lock is announced.
 func (t *Table) Channel(k Key) script.Channel { return k.Kind.Channel(k.Name, t.Verb()) }
 
@@ -165,12 +177,8 @@ func (t *Table) Verb() string {
 
 // Counters are the statistics of all shards.
 func (t *Table) Counters() (all lock.Counters) {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.Lock()
-		c := s.Locks.Count
-		s.Unlock()
-		all.Add(&c)
+	for s := range t.locked {
+		all.Add(&s.Locks.Count)
 	}
 	return all
 }

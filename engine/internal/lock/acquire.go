@@ -23,28 +23,24 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 	if a.Parent != nil { // one of several may be another than that
 		a.Parent.innermost().check(r.Shard.Now(), rd)
 	}
+	// The hold may have ended since the context was looked at. Then a does not
+	// re-enter, but queues like any other.
+	a.Parent = a.Parent.InnermostLive()
+	if err := a.resolveAcks(); err != nil {
+		a.fail(err, rd)
+		return
+	}
 	if h := a.Parent; h != nil {
-		// The hold may have ended since the context was looked at. Then a does not
-		// re-enter, but queues like any other.
-		if h = h.InnermostLive(); h != nil {
-			a.Parent = h
-			if err := a.resolveAcks(); err != nil {
-				a.fail(err, rd)
-				return
-			}
-			if a.Try() && (h.reentered() || h.lockWaits()) {
-				a.refuseLocal(h, rd)
-				return
-			}
-			h.more().children.PushBack(&a.place)
-			if h.joint {
-				h.reenterHere(rd)
-			}
+		if a.Try() && (h.reentered() || h.lockWaits()) {
+			a.refuseLocal(h, rd)
 			return
 		}
-		a.Parent = nil
+		h.more().children.PushBack(&a.place)
+		if h.joint {
+			h.reenterHere(rd)
+		}
+		return
 	}
-	_ = a.resolveAcks() // without a parent there is none
 	if a.Try() {
 		holder := r.hold
 		if w := r.ahead(a); w != nil {
@@ -72,13 +68,10 @@ func (r *Entry) admit(a *Request, rd *Ready) {
 // died.
 func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 	a := c.req // nil: an orphan
-	if a != nil {
-		a.state = waiting
-		if a.since == 0 {
-			a.waitsFrom(o.Sent)
-		}
+	if a != nil && a.since == 0 {
+		a.waitsFrom(o.Sent)
 	}
-	if c.Head && r.sub != nil && !(o.Result == Replied && o.Reply == HeldByOther) {
+	if c.Head && !(o.Result == Replied && o.Reply == HeldByOther) {
 		r.sub.Reset()
 	}
 	if c.Join != NoJoin {
@@ -111,7 +104,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 				r.waitBehindWriter(w)
 			case next != nil && !r.tooMany(c, next):
 				r.refusedFor(c, o)
-			case r.sub != nil:
+			default:
 				r.sub.Reset()
 			}
 		}
@@ -165,9 +158,6 @@ func (a *Request) unanswered(o *Outcome, rd *Ready) {
 // reenterReplied goes on after the reply of a re-entry.
 func (r *Entry) reenterReplied(c *Command, o *Outcome, rd *Ready) {
 	a := c.req
-	if a != nil {
-		a.state = waiting
-	}
 	if r.applyNotOwner(c, o, rd) || a == nil { // gone: that ends a, too
 		// Of an orphan the server may count one more than is held. The next command
 		// of this owner carries the right count, and the last one removes the field

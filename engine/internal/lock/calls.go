@@ -57,7 +57,7 @@ func (h *Hold) Unlock(u *Unlock, rd *Ready) {
 		if h.Parent != nil {
 			h.leaveBy = h.Until() // it changes a number that nothing depends on
 		}
-		h.end(lockerr.ErrReleased, 0, now, rd)
+		h.end(0, now, rd)
 		h.state, h.child = releasing, nil
 		if h.extra != nil {
 			h.extra.refusal = nil
@@ -80,25 +80,25 @@ func (h *Hold) GiveBack(u *Unlock, rd *Ready) {
 	h.Unlock(u, rd)
 }
 
-// Extend has x sent. If another is ahead of it, which is returned, x must be started
-// again when that one is settled.
-func (h *Hold) Extend(x *Extend, rd *Ready) (ahead *Extend, err error) {
+// Extend has x sent, after those that came before it.
+func (h *Hold) Extend(x *Extend, rd *Ready) {
 	h.check(h.Entry.Shard.Now(), rd)
-	err = h.extendable()
-	switch {
-	case err != nil:
+	switch why := h.extendable(); {
+	case why != nil:
+		h.finishExtend(x, why)
 		h.Entry.advanceAfterEnd(rd)
 	case h.joint: // a re-entry's: the server knows nothing of its lease
 		h.acknowledged(h.Entry.Shard.Now(), x.Lease)
 		h.setTimer(h.timeOut())
 		h.finishExtend(x, nil)
-	case h.more().extend != nil:
-		ahead = h.extra.extend
 	default:
-		h.extra.extend, h.extra.refusal = x, nil
+		last := &h.more().extend
+		for *last != nil {
+			last = &(*last).next
+		}
+		*last = x
 		h.Entry.next(rd)
 	}
-	return ahead, err
 }
 
 // Check ends the hold if its time is over, and returns why it has ended, if it has.
@@ -118,9 +118,7 @@ func (r *Entry) StopWaiting(rd *Ready) {
 	if r.hold != nil {
 		r.hold.Each(func(h *Hold) {
 			for ; h != nil; h = h.child {
-				if h.extra != nil {
-					failEach(&h.extra.children, lockerr.ErrClosed, rd)
-				}
+				failEach(&h.rare().children, lockerr.ErrClosed, rd)
 			}
 		})
 	}

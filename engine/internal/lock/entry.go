@@ -46,6 +46,9 @@ type Entry struct {
 	sub           *Subscription         // nil until a first refusal
 	Cmd           Command
 
+	heldUntil clock.Instant // of the latest try: when the holder's lease ends, if that is known
+	refusal   *error        // of the latest command: why the server has not answered it; mostly nil
+
 	blocked Blocked
 	refused serial.Refusals
 	// headNext: the latest acquire was that of a TryLock. So TryLocks that come again and

@@ -17,10 +17,13 @@ import (
 func (r *Entry) Replied(o *Outcome, rd *Ready) Command {
 	done := r.Cmd
 	r.Cmd = Command{}
+	if a := done.req; a != nil { // not an orphan
+		a.state = waiting
+	}
 	r.recordAttempt(&done, o)
 	switch o.Result {
 	case ClientClosed:
-		r.shut(&done, rd)
+		r.drop(rd)
 	case NotSent, LaneFull, Cancelled:
 		r.notSent(&done, o, rd)
 	default:

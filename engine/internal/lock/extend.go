@@ -19,26 +19,22 @@ func (h *Hold) extendable() error {
 // reply, which would otherwise be taken for the reply to the next Extend:
 //
 //	Extend(10 s): sent; its ctx ends
-//	Extend(60 s) takes the place
+//	Extend(60 s): its turn
 //	reply to the first: the second would get it
 func (h *Hold) StopExtending(x *Extend, cause error) error {
 	if x.state == settled {
 		return x.Err
 	}
-	if err := h.extendable(); err != nil {
-		return err // it waited for its turn, which never came; ctx may have ended with the hold
+	err := lockerr.Wrap(lockerr.ErrOutcomeUnknown, h.unavailable())
+	if cause != nil {
+		err = h.unsettled(cause)
 	}
 	if cmd := &h.Entry.Cmd; cmd.Action == Extending && cmd.hold == h && h.extra.extend == x {
 		x.state = abandoned
-	} else if h.extra.extend == x {
-		h.extra.extend = nil
-		h.finishExtend(x, nil) // for the one that waits behind it, which takes its turn
+	} else {
+		h.removeExtend(x)
 	}
-	// Not sooner: the name of a hold that has ended may be another's by now.
-	if cause == nil {
-		return lockerr.Wrap(lockerr.ErrOutcomeUnknown, h.unavailable())
-	}
-	return h.unsettled(cause)
+	return err
 }
 
 // extendReplied goes on after the reply of an Extend.
@@ -64,6 +60,17 @@ func (r *Entry) extendReplied(c *Command, o *Outcome, rd *Ready) {
 		h.extra.refusal = o.Err
 		return // harmless to repeat: next sends it again
 	}
-	h.extra.extend, h.extra.refusal = nil, nil
+	h.removeExtend(x)
 	h.finishExtend(x, err)
+}
+
+// removeExtend takes x out of those of the hold. The answer to it says nothing of the next one.
+func (h *Hold) removeExtend(x *Extend) {
+	p := &h.extra.extend
+	for *p != x {
+		p = &(*p).next
+	}
+	if *p = x.next; p == &h.extra.extend {
+		h.extra.refusal = nil
+	}
 }

@@ -113,7 +113,7 @@ func (r *Entry) handOver(h *Hold, a *Request, rd *Ready) {
 
 // another makes another hold of the grant of h, for a.
 func (h *Hold) another(a *Request, since clock.Instant) *Hold {
-	next := h.Entry.Shard.NewHold(h.Entry, h)
+	next := a.Handle.NewHold(h.Entry, h)
 	next.Name, next.count, next.since = a.Name(), 1, milliseconds(since)
 	if a.extra != nil {
 		a.extra.Granted = since

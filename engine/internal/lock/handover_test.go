@@ -266,7 +266,7 @@ func TestATenureThatAReentryMadeLongerIsNotHandedOver(t *testing.T) {
 		if x.extend != 0 {
 			longer := new(stretch)
 			longer.Handle, longer.Lease = longer, x.extend
-			l.does(func(rd *Ready) { _, _ = inner.hold.Extend(&longer.Extend, rd) })
+			l.does(func(rd *Ready) { inner.hold.Extend(&longer.Extend, rd) })
 			l.is(r, Extending)
 			l.reply(r, Outcome{})
 		}
@@ -543,7 +543,7 @@ func TestATenureThatAnExtendFindsGoneIsNotHandedOver(t *testing.T) {
 		next := l.ask(r, false)
 		x := new(stretch)
 		x.Handle, x.Lease = x, l.cfg.Lease
-		l.does(func(rd *Ready) { _, _ = c.hold.Extend(&x.Extend, rd) })
+		l.does(func(rd *Ready) { c.hold.Extend(&x.Extend, rd) })
 		l.is(r, Extending)
 		l.unlock(c.hold)
 		l.reply(r, o)

@@ -70,9 +70,9 @@ type holdExtra struct {
 	sharedUntil    clock.Instant        // of a writer: the readers beside it may keep it until then; 0: there were none
 	lastConfirmed  clock.Instant        // if ofQuorum: the server had the hold at that time, or later
 	children       waitq.List[*Request] // re-entries that wait for their turn
-	extend         *Extend
-	result         error // why it was lost; or what its release said, if it did not succeed
-	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
+	extend         *Extend              // those under way: the first is sent, or will be
+	result         error                // why it was lost; or what its release said, if it did not succeed
+	refusal        error                // the latest answer to the release or the Extend under way, if it settled nothing
 
 	contexts  waitq.Set[Context]
 	token     int64  // the grant's fencing token, of the outermost hold

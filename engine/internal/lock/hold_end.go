@@ -55,9 +55,7 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 	}
 	h.Each(func(one *Hold) { one.loseOne(why, now, rd) })
 	r.hold, r.lastAttempt = nil, NoAnswer
-	if r.sub != nil {
-		r.sub.Reset()
-	}
+	r.sub.Reset()
 	r.yieldToReaders()
 	// Of several permits only some may be gone. Where there is a queue, the owner may be in it again: a
 	// replica was promoted that has not heard of the grant.
@@ -69,22 +67,45 @@ func (r *Entry) lose(h *Hold, why Loss, rd *Ready) {
 }
 
 func (h *Hold) loseOne(why Loss, now clock.Instant, rd *Ready) {
-	h.end(h.Entry.Shard.LossError(h.Kind, h.Name, why), why, now, rd)
+	h.end(why, now, rd)
 	h.setOver()
 	h.effect(Lost, why)
 }
 
 // end tells everybody that the hold is not live any more: its children first, its
 // contexts and its channel. It was released (0) or lost.
-func (h *Hold) end(why error, loss Loss, now clock.Instant, rd *Ready) {
+func (h *Hold) end(loss Loss, now clock.Instant, rd *Ready) {
 	if c := h.child; c != nil && c.state != over {
 		if loss == 0 || c.state == releasing {
 			h.Entry.Shard.Count.Released++ // with its parent
 		}
-		c.end(why, loss, now, rd)
+		c.end(loss, now, rd)
 		c.setOver()
 	}
-	h.endOne(why, loss, now, rd)
+	if h.state != live {
+		// A child that is being released: the end of its parent settles it.
+		if h.state == releasing && h.Parent != nil {
+			h.completeUnlocks(nil, rd)
+		}
+		return
+	}
+	h.ended = unlocked
+	if loss != 0 {
+		h.ended, h.more().result = lost, h.Entry.Shard.LossError(h.Kind, h.Name, loss)
+		h.Entry.Shard.Count.Lost[loss]++
+	}
+	h.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))
+	h.Entry.Shard.Count.Held--
+	h.announce(rd)
+	h.effect(Ended, loss)
+	x := h.extra
+	if x == nil {
+		return
+	}
+	failEach(&x.children, h.Ending(), rd)
+	for ; x.extend != nil; x.extend = x.extend.next {
+		h.finishExtend(x.extend, h.extendable())
+	}
 }
 
 // setOver ends what the engine has to do with the hold and, if it is the outermost one, with
@@ -100,44 +121,7 @@ func (h *Hold) setOver() {
 	}
 }
 
-func (h *Hold) endOne(why error, loss Loss, now clock.Instant, rd *Ready) {
-	if h.state != live {
-		// A child that is being released: the end of its parent settles it.
-		if h.state == releasing && h.Parent != nil {
-			h.completeUnlocks(nil, rd)
-		}
-		return
-	}
-	h.ended = unlocked
-	if loss != 0 {
-		h.ended, h.more().result = lost, why
-	}
-	h.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))
-	h.Entry.Shard.Count.Held--
-	h.announce(rd)
-	if loss != 0 {
-		h.Entry.Shard.Count.Lost[loss]++
-	}
-	h.effect(Ended, loss)
-	x := h.extra
-	if x == nil {
-		return
-	}
-	failEach(&x.children, why, rd)
-	if x.extend != nil {
-		h.finishExtend(x.extend, h.extendable())
-		x.extend = nil
-	}
-}
-
-// shut ends what a command belonged to: the client is closed.
-func (r *Entry) shut(c *Command, rd *Ready) {
-	if a := c.req; a != nil {
-		a.fail(lockerr.ErrClosed, rd)
-	}
-	r.drop(rd)
-}
-
+// drop ends all that there is: the client is closed.
 func (r *Entry) drop(rd *Ready) {
 	r.retire()
 	if r.sub != nil {

@@ -78,7 +78,7 @@ type tenant struct {
 	notified bool
 }
 
-func (l *lab) NewHold(_ *Entry, of *Hold) *Hold {
+func (c *caller) NewHold(_ *Entry, of *Hold) *Hold {
 	h := new(tenant)
 	h.Handle, h.Grant = h, new(Grant)
 	if of != nil {

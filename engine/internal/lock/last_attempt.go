@@ -1,25 +1,22 @@
 package lock
 
 import (
-	"time"
-
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
-	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// recordAttempt keeps the result of a command that is over. Details for the text of an error are
-// kept by the first waiter, which passes them on when it leaves (see passToNext).
+// recordAttempt keeps the result of a command that is over.
 func (r *Entry) recordAttempt(c *Command, o *Outcome) {
 	if o.Result == Cancelled || o.Result == ClientClosed {
 		return // it has not been tried
 	}
-	var err error
+	var refusal *error
 	var until clock.Instant
 	tried := NoAnswer // granted knows more
 	switch {
 	case o.Result == Unknown || o.Result == RetryLater || !o.Result.Sent():
-		err = o.Err
+		why := o.Err // not sooner: it goes to the heap
+		refusal = &why
 	case c.Action == Acquiring && o.Result == Replied && o.Reply == HeldByOther:
 		tried = HeldElsewhere
 		if o.TTL >= 0 {
@@ -27,42 +24,16 @@ func (r *Entry) recordAttempt(c *Command, o *Outcome) {
 		}
 	}
 	switch {
-	case c.Action == Acquiring, r.lastAttempt == HeldHere && err != nil:
+	case c.Action == Acquiring, r.lastAttempt == HeldHere && refusal != nil:
 		r.lastAttempt = tried
 	case r.lastAttempt == HeldElsewhere:
-		return // what the first waiter knows is the try's
+		return // what is known is the try's
 	}
-	if a := c.req; a != nil {
-		a.record(until, err)
-	}
-	for _, list := range []*waitq.List[*Request]{&r.waiters, r.tries} {
-		if a, ok := list.Front(); ok && a != c.req {
-			a.record(until, err)
-		}
-	}
+	r.heldUntil, r.refusal = until, refusal
 }
 
-// record notes when the holder's lease ends, or why the server has not answered.
-func (a *Request) record(until clock.Instant, err error) {
-	a.until = until
-	if err != nil || a.extra != nil {
-		a.More().refusal = err
-	}
-}
-
-// passToNext gives what a knows to the new first waiter of list.
-func (a *Request) passToNext(list *waitq.List[*Request]) {
-	if next, ok := list.Front(); ok && next.until == 0 && next.refusal() == nil {
-		next.record(a.until, a.refusal())
-	}
-}
-
-func (a *Request) refusal() error {
-	if a.extra == nil {
-		return nil
-	}
-	return a.extra.refusal
-}
+// forgetAttempt: the next request must find out by itself.
+func (r *Entry) forgetAttempt() { r.lastAttempt, r.heldUntil, r.refusal = NoAnswer, 0, nil }
 
 // cancelError is the reason of an acquisition that stops waiting: what ended it, and what
 // stood in its way. The caller holds the shard's lock.
@@ -96,7 +67,10 @@ func (a *Request) Blocking(late bool) error {
 		return &lockerr.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
 	case r.blocked == Disconnected && !r.laneUp(), late && a.ownTryUnanswered():
 	case tried == HeldElsewhere:
-		held := &lockerr.Held{TTL: a.left(now)}
+		held := &lockerr.Held{TTL: -1}
+		if r.heldUntil != 0 {
+			held.TTL = max(r.heldUntil.Sub(now), 0)
+		}
 		if r.sub != nil {
 			held.Owner = r.sub.holder.String()
 		}
@@ -104,8 +78,7 @@ func (a *Request) Blocking(late bool) error {
 	case tried == HeldHere, r.blocked == BehindWriter:
 		return &lockerr.Held{TTL: -1, Here: true} // it changes hands just now
 	}
-	trouble := a.trouble()
-	switch {
+	switch trouble := r.trouble(); {
 	case trouble != nil:
 		return lockerr.Wrap(lockerr.ErrUnavailable, trouble)
 	case late:
@@ -133,34 +106,12 @@ func (a *Request) ownTryUnanswered() bool {
 	return a.state == trying || behind || givenBack
 }
 
-// left is what the holder's lease has left, as far as the latest try knows.
-func (a *Request) left(now clock.Instant) time.Duration {
-	until := a.until
-	for _, list := range []*waitq.List[*Request]{&a.res.waiters, a.res.tries} {
-		if first, ok := list.Front(); ok && until == 0 {
-			until = first.until
-		}
-	}
-	if until == 0 {
-		return -1
-	}
-	return max(until.Sub(now), 0)
-}
-
 // trouble is why the server does not answer: what keeps the connection from being
 // made, or what became of the latest command; nil if nothing is known.
-func (a *Request) trouble() error {
-	r := a.res
-	if _, err := r.Shard.Lane(r.Route); err != nil {
-		return err
+func (r *Entry) trouble() error {
+	_, err := r.Shard.Lane(r.Route)
+	if err == nil && r.refusal != nil {
+		err = *r.refusal
 	}
-	if err := a.refusal(); err != nil {
-		return err
-	}
-	for _, list := range []*waitq.List[*Request]{&r.waiters, r.tries} {
-		if first, ok := list.Front(); ok && first.refusal() != nil {
-			return first.refusal()
-		}
-	}
-	return nil
+	return err
 }

@@ -72,11 +72,7 @@ func TestAnAnswerThatComesLateDoesNotReviveAHold(t *testing.T) {
 			h := l.held(r, time.Minute)
 			x := &stretch{Extend: Extend{Lease: time.Hour}}
 			x.Handle = x
-			l.does(func(rd *Ready) {
-				if _, err := h.Extend(&x.Extend, rd); err != nil {
-					t.Error(err)
-				}
-			})
+			l.does(func(rd *Ready) { h.Extend(&x.Extend, rd) })
 			l.is(r, Extending)
 			sent := l.now
 			l.now = l.now.Add(time.Minute)
@@ -111,26 +107,35 @@ func TestAnExtendThatNobodyWaitsForKeepsItsPlace(t *testing.T) {
 	r := l.name()
 	h := l.held(r, time.Minute)
 	first, second := &stretch{Extend: Extend{Lease: 2 * time.Minute}}, &stretch{Extend: Extend{Lease: time.Hour}}
-	first.Handle, second.Handle = first, second
-	begin := func(x *stretch) (ahead *Extend) {
-		l.does(func(rd *Ready) { ahead, _ = h.Extend(&x.Extend, rd) })
-		return ahead
+	third, fourth := &stretch{Extend: Extend{Lease: 3 * time.Minute}}, &stretch{Extend: Extend{Lease: 4 * time.Minute}}
+	for _, x := range []*stretch{first, second, third, fourth} {
+		x.Handle = x
 	}
+	begin := func(x *stretch) { l.does(func(rd *Ready) { h.Extend(&x.Extend, rd) }) }
 	begin(first)
 	if err := h.StopExtending(&first.Extend, nil); err == nil {
 		t.Error("one that gave up has no error")
 	}
-	if begin(second) != &first.Extend {
-		t.Fatal("the second does not wait for the first")
+	begin(third)
+	begin(second)
+	begin(fourth)
+	if r.Cmd.Lease != 2*time.Minute {
+		t.Fatal("the others do not wait for the first")
+	}
+	if err := h.StopExtending(&third.Extend, nil); err == nil {
+		t.Error("one that gave up in the queue has no error")
 	}
 	l.reply(r, Outcome{})
-	if second.settled != 0 || first.settled != 1 {
-		t.Fatalf("told: %d, %d", first.settled, second.settled)
+	if first.settled != 1 || second.settled+third.settled+fourth.settled != 0 {
+		t.Fatalf("told: %d, %d, %d, %d", first.settled, second.settled, third.settled, fourth.settled)
 	}
-	begin(second)
 	l.is(r, Extending)
 	if r.Cmd.Lease != time.Hour {
 		t.Errorf("asked for %v", r.Cmd.Lease)
+	}
+	l.unlock(h)
+	if second.settled != 1 || fourth.settled != 1 || third.settled != 0 {
+		t.Errorf("told when the hold has ended: %d, %d, %d", second.settled, third.settled, fourth.settled)
 	}
 }
 
@@ -158,6 +163,9 @@ func TestASecondCopyOfAReleaseThatFindsNothingIsASuccess(t *testing.T) {
 			l.reply(r, Outcome{Reply: NotOwner})
 			if _, lost := u.Err.(loss); u.delivered != 1 || lost != c.lost {
 				t.Errorf("Unlock: told %d times, %v", u.delivered, u.Err)
+			}
+			if len(l.released) != 1 { // a replica that is promoted may have the owner, whatever this server had
+				t.Errorf("released: %v", l.released)
 			}
 		})
 	}

@@ -203,7 +203,7 @@ func (r *Entry) leaveUnneededPlace() {
 		return
 	}
 	if w.leaveQueue(); a == nil && r.hold == nil {
-		r.lastAttempt = NoAnswer // as if the name was idle
+		r.forgetAttempt() // as if the name was idle
 	}
 }
 

@@ -175,14 +175,13 @@ func (j *journey) step() {
 			if h := c.hold; h != nil && h.IsLive() {
 				x := &Extend{Handle: j, Lease: time.Duration(1+j.rnd.IntN(50)) * time.Second}
 				j.log("caller %d extends by %v", c.number, x.Lease)
-				var ahead *Extend
-				var err error
-				j.do(func(rd *Ready) { ahead, err = h.Extend(x, rd) })
-				if ahead == nil && err == nil {
-					j.extends = append(j.extends, x)
-				}
-				if j.rnd.IntN(3) == 0 && x.state != settled && h.extra != nil && h.extra.extend == x {
+				j.do(func(rd *Ready) { h.Extend(x, rd) })
+				stops := j.rnd.IntN(3) == 0
+				if stops {
 					_ = h.StopExtending(x, context.Canceled)
+				}
+				if !stops || x.state != pending {
+					j.extends = append(j.extends, x)
 				}
 				break
 			}

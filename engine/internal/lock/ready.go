@@ -28,8 +28,8 @@ type Ready struct {
 	Err            error  // if not nil, they fail instead
 	Wake           *Entry // its first waiter tries: a release was not announced; see Entry.Woken
 
-	acquired               waitq.Chain[*Request] // with their verdicts, in order
-	unlocked, lastUnlocked *Unlock
+	acquired waitq.Chain[*Request] // with their verdicts, in order
+	unlocked *Unlock               // the same
 }
 
 // finish lists a request that has its verdict, and has it told.
@@ -45,16 +45,6 @@ func (rd *Ready) list(a *Request) {
 	}
 	a.state = delivered
 	rd.acquired.Push(&a.place)
-}
-
-// finishUnlock lists an Unlock that has its verdict.
-func (rd *Ready) finishUnlock(u *Unlock) {
-	if rd.lastUnlocked == nil {
-		rd.unlocked = u
-	} else {
-		rd.lastUnlocked.next = u
-	}
-	rd.lastUnlocked = u
 }
 
 // NextRequest takes out the next request whose caller is to be told; ok if there is one.
@@ -93,16 +83,16 @@ func (u *Unlock) Decided() bool { return u.state == settled }
 // waiting goroutine takes it and nothing else.
 func (u *Unlock) complete(err error, rd *Ready) {
 	u.Err, u.state = err, settled
-	rd.finishUnlock(u)
+	u.next, rd.unlocked = rd.unlocked, u
 }
 
-// Extend is one Extend under way. Only one of a hold is sent at a time; the next one
-// waits for it and then takes its own turn.
+// Extend is one Extend under way. Those of a hold are sent one after the other.
 type Extend struct {
 	Handle any // the driver's
 	Lease  time.Duration
 	Err    error
 	state  callState
+	next   *Extend // of its hold
 }
 
 // finishExtend gives the result to the caller.

@@ -7,10 +7,7 @@ import (
 // unsettled is ErrOutcomeUnknown for a caller who stops waiting, for that cause, and what
 // stands in the way: a server that refuses must not look like one that is slow.
 func (h *Hold) unsettled(cause error) error {
-	if why := h.trouble(); why != nil {
-		return lockerr.Wrap(lockerr.ErrOutcomeUnknown, cause, why)
-	}
-	return lockerr.Wrap(lockerr.ErrOutcomeUnknown, cause)
+	return lockerr.Wrap(lockerr.ErrOutcomeUnknown, cause, h.trouble())
 }
 
 // await gives u the result of the release under way.
@@ -71,6 +68,7 @@ func (r *Entry) releaseReplied(c *Command, o *Outcome, rd *Ready) {
 		// now came later. (A leave does not take the field away, so its copy must find it.)
 		r.ended(c, o, rd)
 	case o.Result == Replied:
+		r.released(c, o) // a replica that is promoted may have the owner still
 		r.releaseFoundNothing(h, RemovedOnServer, rd)
 	case o.Result == WrongType:
 		r.releaseFoundNothing(h, KeyOverwritten, rd)
@@ -132,9 +130,7 @@ func (h *Hold) leave() {
 		return // others have its grant: see readers.go
 	}
 	r.hold = nil
-	if r.sub != nil {
-		r.sub.Reset()
-	}
+	r.sub.Reset()
 	r.yieldToReaders()
 }
 
@@ -185,10 +181,7 @@ func (h *Hold) giveUpRelease(rd *Ready) {
 
 // unavailable is ErrUnavailable, with what is known of the cause.
 func (h *Hold) unavailable() error {
-	if why := h.trouble(); why != nil {
-		return lockerr.Wrap(lockerr.ErrUnavailable, why)
-	}
-	return lockerr.ErrUnavailable
+	return lockerr.Wrap(lockerr.ErrUnavailable, h.trouble())
 }
 
 // ended ends the release of a hold, or of a re-entry, by the command c.

@@ -38,9 +38,6 @@ func (r *Entry) replied(c *Command, o *Outcome, rd *Ready) {
 // back until its lane works again.
 func (r *Entry) notSent(c *Command, o *Outcome, rd *Ready) {
 	a := c.req
-	if a != nil {
-		a.state = waiting
-	}
 	if c.Head && r.sub != nil {
 		r.sub.Reset()
 		r.sub.answered()

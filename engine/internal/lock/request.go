@@ -18,14 +18,13 @@ import (
 // the server granted it, the grant becomes a compensation. Everything here is guarded by the
 // shard's lock until ended, and belongs to the receiver of the verdict after that.
 type Request struct {
-	Handle any // the driver's
+	Handle Caller
 
 	res    *Entry // nil until it is admitted
 	Parent *Hold  // re-entry under this hold
 	place  waitq.Elem[*Request]
 
 	Lease time.Duration // 0: watchdog
-	until clock.Instant // when the holder's lease ends, if that is known; see last_attempt.go
 	extra *Extra        // what most do not need
 
 	Attempts uint16       // as many as fit
@@ -38,6 +37,13 @@ type Request struct {
 	Permits    uint8
 	lateGrants uint8
 	state      requestState
+}
+
+// Caller is who has a request. It is called under the shard's lock.
+type Caller interface {
+	// NewHold makes a hold for an entry: another one of the grant of a hold, or with a grant of its own if
+	// that is nil.
+	NewHold(r *Entry, of *Hold) *Hold
 }
 
 // Persistence is how long a request goes on.
@@ -76,11 +82,10 @@ type Extra struct {
 	queued bool  // it has been refused there
 
 	afterCommand int64 // the id of the command that was out when a was bounded so
-	refusal      error // why the server has not answered; see last_attempt.go
 }
 
 // Init makes a ready to be admitted.
-func (a *Request) Init(handle any) { a.Handle, a.place.Value, a.Acks = handle, a, DefaultAcks }
+func (a *Request) Init(handle Caller) { a.Handle, a.place.Value, a.Acks = handle, a, DefaultAcks }
 
 // More returns what is rare, made if need be.
 func (a *Request) More() *Extra {

@@ -3,8 +3,8 @@ package lock
 func (r *Entry) sendAcquire(a *Request, head bool) {
 	c := &r.Cmd
 	c.Action, c.Head, r.headNext = Acquiring, head, !head
-	c.req, c.Kind, c.Lease, c.Acks = a, a.Kind, a.firstLease(), a.Acks
-	c.ID = r.drawOwner(a)
+	c.try(a)
+	c.Kind, c.ID = a.Kind, r.drawOwner(a)
 	if head && r.sub.joins(a) {
 		c.Join = r.sub.join(a)
 	}
@@ -19,6 +19,11 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 	if head && r.sub != nil {
 		r.sub.Sent()
 	}
+}
+
+// try notes that the command is for a.
+func (c *Command) try(a *Request) {
+	c.req, c.Lease, c.Acks = a, a.firstLease(), a.Acks
 	a.Attempts = max(a.Attempts, a.Attempts+1)
 	a.state = trying
 }
@@ -26,12 +31,10 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 func (r *Entry) sendReenter(a *Request) {
 	c := &r.Cmd
 	c.Action = Reentering
-	c.req, c.Kind, c.Lease, c.Acks = a, a.Parent.Kind, a.firstLease(), a.Acks
-	c.ID, c.Number = a.Parent.ID, uint32(a.Parent.count+1)
+	c.try(a)
+	c.Kind, c.ID, c.Number = a.Parent.Kind, a.Parent.ID, uint32(a.Parent.count+1)
 	a.Parent.counts(c.Number)
 	r.lengthens(c.Lease)
-	a.Attempts = max(a.Attempts, a.Attempts+1)
-	a.state = trying
 }
 
 func (r *Entry) sendExtend(h *Hold) {

@@ -43,9 +43,6 @@ type Port interface {
 	// NewID returns the number of an owner, which nobody can guess and none has had.
 	NewID() int64
 
-	// NewHold makes a hold for an entry: another one of the grant of a hold, or with a grant of its own if
-	// that is nil.
-	NewHold(r *Entry, of *Hold) *Hold
 	NewSubscription() *Subscription
 
 	// Lane reports whether the lane of a route has a connection, and what keeps it from having one.

@@ -142,7 +142,7 @@ func (r *Entry) finishTransition() {
 		return
 	}
 	r.blocked.Unblock(BehindWriter)
-	r.lastAttempt = NoAnswer // the next acquisition must find out by itself
+	r.forgetAttempt()
 	if r.sub != nil || r.Detached {
 		return
 	}

@@ -28,6 +28,13 @@ type Subscription struct {
 // Entry is the name's.
 func (w *Subscription) Entry() *Entry { return w.res }
 
+// Reset ends a try or a sleep without a verdict, if there is a wait: the next try may be sent.
+func (w *Subscription) Reset() {
+	if w != nil {
+		w.HeadWait.Reset()
+	}
+}
+
 // over reports whether the entry has finished with it.
 func (w *Subscription) over() bool { return w.res.sub != w }
 

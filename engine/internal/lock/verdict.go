@@ -15,18 +15,13 @@ func (a *Request) end() {
 	r := a.res
 	switch {
 	case a.Parent != nil:
-		if x := a.Parent.extra; x != nil {
-			x.children.Remove(&a.place)
-			a.passToNext(&x.children)
-		}
+		a.Parent.rare().children.Remove(&a.place)
 	case a.Try():
 		r.tries.Remove(&a.place)
-		a.passToNext(r.tries)
 	default:
 		was := r.First()
 		r.waiters.Remove(&a.place)
-		a.passToNext(&r.waiters)
-		if next := r.First(); next != nil && was == a && !tried && r.sub != nil && r.wakes(a, next) {
+		if next := r.First(); next != nil && was == a && !tried && r.wakes(a, next) {
 			r.sub.Reset()
 		}
 	}
@@ -104,28 +99,28 @@ func (r *Entry) newHold(a *Request, id int64, o *Outcome) *Hold {
 	var h *Hold
 	fixed, lease := a.Lease != 0, a.firstLease()
 	if a.Parent == nil {
-		h = r.Shard.NewHold(r, nil)
+		h = a.Handle.NewHold(r, nil)
 		h.Grant.begin(r, a, id, o.Now)
 		h.count = 1
 		if o.Token != 0 {
 			h.more().token = o.Token
 		}
 	} else {
-		h = r.Shard.NewHold(r, a.Parent)
+		h = a.Handle.NewHold(r, a.Parent)
 		h.Parent, h.count, h.inheritsLease = a.Parent, a.Parent.count+1, !fixed
 	}
 	h.Name, h.since = a.Name(), milliseconds(o.Now)
 	h.setAcked(o.Acked)
-	if a.extra != nil && a.extra.Quorum {
-		h.more().ofQuorum = true
-	}
-	if a.extra != nil {
-		a.extra.Granted = o.Now
-	}
-	if l := a.extra; l != nil && l.MaxHold != 0 {
-		// From when it was sent, as the lease counts: MaxHold never ends after the lease it
-		// has cut, so the reason is MaxHold, and not a renewal that nobody needed.
-		h.more().maxEnd = o.Sent.Add(l.MaxHold)
+	if x := a.extra; x != nil {
+		x.Granted = o.Now
+		if x.Quorum {
+			h.more().ofQuorum = true
+		}
+		if x.MaxHold != 0 {
+			// From when it was sent, as the lease counts: MaxHold never ends after the lease it
+			// has cut, so the reason is MaxHold, and not a renewal that nobody needed.
+			h.more().maxEnd = o.Sent.Add(x.MaxHold)
+		}
 	}
 	h.acknowledged(o.Sent, lease)
 	if h.Parent == nil || h.inheritsLease {

@@ -16,17 +16,11 @@ func (s Cancel) Err(obstacle ...error) error {
 	if s.Away != nil {
 		return Wrap(ErrUnavailable, s.Away)
 	}
-	var is []error
-	if s.Cause != nil {
-		is = append(is, s.Cause)
-	}
+	is := []error{s.Cause}
 	if s.TimedOut && !slices.ContainsFunc(obstacle, blocksOrUnavailable) {
 		is = append(is, ErrUnavailable)
 	}
-	if is = append(is, obstacle...); len(is) == 1 {
-		return is[0]
-	}
-	return Wrap(is...)
+	return Wrap(append(is, obstacle...)...)
 }
 
 // blocksOrUnavailable reports whether an obstacle is ErrHeld or ErrUnavailable.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -142,8 +143,14 @@ func WithName(what, name string, err error) error {
 	return &failure{is: Parts(err), sep: ": ", what: what, lock: name}
 }
 
-// Wrap says what is true, and then why.
-func Wrap(is ...error) error { return &failure{is: is, sep: ": "} }
+// Wrap says what is true, and then why; what is nil is not known.
+func Wrap(is ...error) error {
+	is = slices.DeleteFunc(is, func(err error) bool { return err == nil })
+	if len(is) == 1 {
+		return is[0]
+	}
+	return &failure{is: is, sep: ": "}
+}
 
 // Join joins errors of which none is the reason of the others.
 func Join(is ...error) error { return &failure{is: is, sep: "; "} }

@@ -19,5 +19,5 @@
 //	a shard's lock, then releaseLog.mu, then the wheel's
 //
 // Recovery.mu and releaseLog.mu are not held together. Client.LaneOf and Client.ServerOf, which
-// take no lock, are called under them.
+// take no lock, are called under them, and under releaseLog.mu Lane.Up, which takes that of its link.
 package recovery

@@ -24,13 +24,22 @@ type lab struct {
 	timers  map[*wheel.Timer]clock.Instant
 	closing bool
 
-	went map[string]Outcome // by name; Sent without one
+	went map[string]outcome // by name
 	gone []string           // names that were gone on with
 	pace *lock.Throttle     // of the latest of them
 
 	refuse error // the client completes what is submitted with it
 	out    []*resentRelease
 }
+
+// outcome is what becomes of a name that was stalled.
+type outcome uint8
+
+const (
+	sends outcome = iota
+	nothingToSend
+	stalledAgain
+)
 
 // labLane is a lane to a server.
 type labLane struct {
@@ -42,7 +51,7 @@ func (l *labLane) Up() bool { return l.up }
 
 func newLab(t *testing.T, keep time.Duration) *lab {
 	l := &lab{
-		t: t, clock: clock.NewFake(), timers: make(map[*wheel.Timer]clock.Instant), went: make(map[string]Outcome),
+		t: t, clock: clock.NewFake(), timers: make(map[*wheel.Timer]clock.Instant), went: make(map[string]outcome),
 		lanes: map[uint64]*labLane{'a': {true, 1}, 'b': {true, 2}},
 	}
 	reverse := func(n int, swap func(i, j int)) {
@@ -75,23 +84,19 @@ type labName struct {
 
 func (r *labName) Unwanted() *bool { return &r.dropped }
 
-func (r *labName) Status() (bool, uint64) {
+func (r *labName) Status() (stalled, urgent bool, route uint64) {
 	r.l.unlocked()
-	return strings.HasSuffix(r.Name, "!"), r.l.Route(r.Name)
+	return r.l.went[r.Name] == stalledAgain, strings.HasSuffix(r.Name, "!"), r.l.Route(r.Name)
 }
 
-func (r *labName) Advance(by *lock.Throttle) Outcome {
+func (r *labName) Advance(by *lock.Throttle) (sends bool) {
 	l := r.l
 	l.unlocked()
 	l.gone, l.pace = append(l.gone, r.Name), by
-	went, ok := l.went[r.Name]
-	if !ok {
-		went = Sent
-	}
-	if went == StalledAgain {
+	if l.went[r.Name] == stalledAgain {
 		l.v.Add(r)
 	}
-	return went
+	return l.went[r.Name] != nothingToSend
 }
 
 func (l *lab) Submit(_ uint64, r resp.Request) {

@@ -37,25 +37,15 @@ type Port interface {
 // Stalled is the state of a name, as it is listed while that is stalled: a lock's or a count's.
 // Its methods may lock the shard of the name.
 type Stalled interface {
-	// Status looks at it: has it something to give back, or a hold, and by which route does
+	// Status looks at it: is it stalled, has it something to give back, or a hold, and by which route does
 	// it go?
-	Status() (urgent bool, route uint64)
-	// Advance ends the stall. What it sends is counted by the pace; its answer comes to
-	// Answered.
-	Advance(by *lock.Throttle) Outcome
+	Status() (stalled, urgent bool, route uint64)
+	// Advance ends the stall, and reports whether it sends something. That is counted by the pace; its answer
+	// comes to Answered.
+	Advance(by *lock.Throttle) (sends bool)
 	// Unwanted is whether nobody wants it any more. It is guarded by a lock of this package.
 	Unwanted() *bool
 }
-
-// Outcome is what became of a name that was stalled.
-type Outcome uint8
-
-// What may become of it.
-const (
-	NothingToSend Outcome = iota
-	Sent                  // its answer comes to Answered
-	StalledAgain          // and Add has been told
-)
 
 // Client is what a Recovery uses of an env.Client.
 type Client interface {

@@ -90,7 +90,7 @@ func (l *lane) Fire(*wheel.Timer, clock.Instant) {
 //	                              lane comes up; resume finds nothing
 //	Add
 func (v *Recovery) Add(r Stalled) {
-	urgent, route := r.Status()
+	_, urgent, route := r.Status()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if *r.Unwanted() {
@@ -203,11 +203,10 @@ func (v *Recovery) resume(id env.Lane) {
 		case s.res == nil:
 			return
 		default:
-			switch s.res.Advance(&l.pace) {
-			case NothingToSend:
+			if !s.res.Advance(&l.pace) {
 				v.answered(l, false)
-			case StalledAgain:
-				// The lane is down, whatever Up says: it tells after it has failed all
+			} else if stalled, _, _ := s.res.Status(); stalled {
+				// Add was told. The lane is down, whatever Up says: it tells after it has failed all
 				// that was in flight, and this may be running inside of that.
 				v.mu.Lock()
 				l.recheckLocked()

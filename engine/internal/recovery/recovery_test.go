@@ -98,7 +98,7 @@ func TestAnswersMakeRoom(t *testing.T) {
 func TestANameThatStallsAgainWaitsForAMoment(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 0)
-	l.went["a2"] = StalledAgain
+	l.went["a2"] = stalledAgain
 	l.add("a1", "a2")
 	l.advance(recheckAfter)
 	if got := l.took(); got != "a2" {
@@ -116,7 +116,7 @@ func TestANameThatStallsAgainWaitsForAMoment(t *testing.T) {
 func TestANameWithNothingToSendIsPassedOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 0)
-	l.went["a1"], l.went["a2"] = NothingToSend, NothingToSend
+	l.went["a1"], l.went["a2"] = nothingToSend, nothingToSend
 	l.add("a0", "a1", "a2")
 	l.advance(recheckAfter)
 	if got := l.took(); got != "a2 a1 a0" {

@@ -103,27 +103,17 @@ func (m *releaseLog) recordLocked(server resp.ServerID, now clock.Instant) *reco
 func (s *record) Fire(_ *wheel.Timer, now clock.Instant) {
 	m := s.memory
 	m.mu.Lock()
-	mine := m.mu.servers[s.server] == s
-	var newest Release
-	if mine {
-		newest = *s.newest()
-	}
-	m.mu.Unlock()
-	if !mine {
-		return
-	}
-	up := m.client.LaneOf(m.client.Route(newest.Name)).Up()
-	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.servers[s.server] != s {
 		return
 	}
-	at := forgetAt(s.newest().At, m.keep, up, now)
-	if at == 0 {
+	newest := s.newest()
+	up := m.client.LaneOf(m.client.Route(newest.Name)).Up()
+	if at := forgetAt(newest.At, m.keep, up, now); at != 0 {
+		m.recovery.cfg.Wheel.Schedule(&s.timer, at)
+	} else {
 		delete(m.mu.servers, s.server)
-		return
 	}
-	m.recovery.cfg.Wheel.Schedule(&s.timer, at)
 }
 
 // rerouted is called when names have come to other servers: their releases are sent to

@@ -42,7 +42,7 @@ var mutants = []mutant{
 	// Releasing.
 	{"internal/lock/release.go", "\t\t\th.releaseInDoubt = true\n", "", "a release may have been executed by an earlier copy"},
 	{"internal/lock/calls.go", "\t\th.Entry.Advance(rd)\n\tcase h.state == releasing:", "\tcase h.state == releasing:", "Unlock sends a release"},
-	{"internal/lock/release.go", "\tr.hold = nil\n\tif r.sub != nil {\n\t\tr.sub.Reset()\n\t}", "\tr.hold = nil", "survives: the message of its own release wakes the head as well, a moment later"},
+	{"internal/lock/release.go", "\tr.hold = nil\n\tr.sub.Reset()\n", "\tr.hold = nil\n", "survives: the message of its own release wakes the head as well, a moment later"},
 	{"internal/lock/release.go", "(o.Result == Replied || o.Result == WrongType) && h.releaseInDoubt", "o.Result == Replied && h.releaseInDoubt", "what has the key after an earlier copy is no loss (found by the simulation)"},
 	// Compensations.
 	{"internal/lock/send.go", "\t\tx.sharedUntil = max(x.sharedUntil, r.Shard.Now().Add(c.Lease))\n", "\t\t_ = x\n", "rare: the same, noted when the reader is asked for"},
@@ -58,7 +58,7 @@ var mutants = []mutant{
 	// Contexts and re-entry.
 	{"internal/lock/next.go", "|| r.blocked != NotBlocked || r.endingContexts != 0 {", "|| r.blocked != NotBlocked {", "nothing is sent while contexts of an ended hold are alive"},
 	{"internal/lock/contexts.go", "\t\tx.nextEnded, rd.Ended = rd.Ended, h\n", "", "the contexts of a hold end with it"},
-	{"internal/lock/hold_end.go", "\t\tc.end(why, loss, now, rd)\n\t\tc.setOver()\n", "", "a re-entry ends with its hold"},
+	{"internal/lock/hold_end.go", "\t\tc.end(loss, now, rd)\n\t\tc.setOver()\n", "", "a re-entry ends with its hold"},
 	{"internal/lock/hold.go", "\treturn min(h.OwnUntil(), h.Parent.Until())\n", "\treturn h.OwnUntil()\n", "a re-entry lasts no longer than its hold"},
 	{"internal/lock/hold.go", "\t\treturn min(h.OwnUntil(), h.ValidUntil())\n", "\t\treturn h.ValidUntil()\n", "a hold that ended is past, whatever its grant has left"},
 	// NonReentrant.
@@ -88,7 +88,7 @@ var mutants = []mutant{
 	{"internal/lock/next.go", "\t\ta := r.successor(h)\n\t\tif a == nil {", "\t\ta := r.First()\n\t\tif a == nil {", "only what is like a grant of now is handed over"},
 	{"internal/serial/headwait.go", "\tif w.state == skipping {\n\t\tw.state = asleep\n\t}\n", "", "a head that skipped its turn tries after it"},
 	// Commands and recovery.
-	{"internal/lock/send.go", "\tc.ID = r.drawOwner(a)", "\tc.ID = 4711", "an owner is used for one grant"},
+	{"internal/lock/send.go", "c.ID = a.Kind, r.drawOwner(a)", "c.ID = a.Kind, 4711", "an owner is used for one grant"},
 	{"internal/lock/reply.go", "\tif r.blocked.Block(Disconnected) { // otherwise it is listed already\n\t\trd.Disconnected = r\n\t}", "", "what could not be sent is sent later"},
 	{"internal/lock/reply.go", "\tif c.Head && r.sub != nil {\n\t\tr.sub.Reset()\n", "\tif c.Head && r.sub != nil {\n", "a try that was not sent is over"},
 	{"internal/lock/next.go", "\tif r.Cmd.Action != NoCommand || r.blocked != NotBlocked || r.endingContexts != 0 {", "\tif r.blocked != NotBlocked || r.endingContexts != 0 {", "a name has one command in flight"},
@@ -124,10 +124,10 @@ var mutants = []mutant{
 	// Extend, State, ForceUnlock.
 	{"internal/lock/extend.go", "\t\th.acknowledged(o.Sent, c.Lease)\n", "\t\th.acknowledged(o.Now, c.Lease)\n", "an Extend counts from its sending"},
 	{"internal/lock/extend.go", "\t\th.acknowledged(o.Sent, c.Lease)\n", "", "an Extend moves the end"},
-	{"internal/lock/extend.go", "\t\tx.state = abandoned\n", "\t\th.extra.extend = nil\n", "an Extend that nobody waits for keeps its place until the reply"},
-	{"internal/lock/calls.go", "\tcase h.more().extend != nil:", "\tcase false:", "one Extend of a hold is sent at a time"},
+	{"internal/lock/extend.go", "\t\tx.state = abandoned\n", "\t\th.removeExtend(x)\n", "an Extend that nobody waits for keeps its place until the reply"},
+	{"internal/lock/calls.go", "\t\tfor *last != nil {\n", "\t\tfor false {\n", "one Extend of a hold is sent at a time"},
 	{"internal/lock/hold_end.go", "\t\th.finishExtend(x.extend, h.extendable())\n", "", "the end of a hold ends its Extend"},
-	{"several_hold.go", "all[i].Await(ctx, patience)", "all[i].Err", "an Extend of several locks waits for all of them"},
+	{"several_hold.go", "all[i].Await(ctx, patience)", "[]error{all[i].Err}[len(patience)]", "an Extend of several locks waits for all of them"},
 	{"internal/quorum/hold.go", "return c.Result() == Won, expired", "return c.Granted > 0, expired", "Err of several locks looks at each of them"},
 	{"several_hold.go", "count.Granted++; count.Result() == quorum.Won {", "count.Granted++; true {", "an Extend of a RedLock needs a majority"},
 	{"query.go", "\tif q.effect == writesOnce {\n", "\tif false {\n", "a ForceUnlock that may have been executed is not sent again"},
@@ -146,7 +146,7 @@ var mutants = []mutant{
 	{"internal/driver/closing.go", "\tif !t.Closing() {\n\t\treturn\n\t}\n\twhy", "\twhy", "Close says what was denied since it began"},
 	{"engine.go", "\te.table.Drop()\n", "", "what is left when Close gives up ends, too"},
 	{"internal/driver/closing.go", "\t\t\tt.lookAgain() // the token that woke us was the other's too\n", "", "Close and Shutdown may wait both"},
-	{"internal/lock/calls.go", "\t\t\t\t\tfailEach(&h.extra.children, lockerr.ErrClosed, rd)\n", "", "Shutdown fails re-entries that wait"},
+	{"internal/lock/calls.go", "\t\t\t\tfailEach(&h.rare().children, lockerr.ErrClosed, rd)\n", "", "Shutdown fails re-entries that wait"},
 	{"internal/lock/calls.go", "\t\tif d.idle() {\n", "\t\tif false {\n", "Close does not wait for the second payment of a compensation"},
 	{"internal/lock/hold_end.go", "\t\t\tr.lose(h, EngineClosed, rd)\n", "", "survives: Close has ended all holds before it gives up"},
 	// Semaphores.

@@ -24,19 +24,17 @@ const mostNames = 5
 type batchState uint8
 
 const (
-	filling        batchState = iota // being put together; owned by one goroutine
-	inFlight                         // the script is out
-	waitingToRetry                   // it failed; the timer or Resume sends it again
+	waiting  batchState = iota // to be sent: at first, and when it failed, by the timer or Resume
+	inFlight                   // the script is out
 	finished
 )
 
 // batch is one renewal script and its retries.
 //
-//	filling --launch--> inFlight --reply--> finished
-//	                    ^      |
-//	             launch |      | failure
-//	                    |      v
-//	                 waitingToRetry --nobody left--> finished
+//	waiting --launch--> inFlight --reply--> finished
+//	   |  ^                 |
+//	   |  +-----failure-----+
+//	   +--nobody left--> finished
 //
 // state and the elements of members are guarded by the Renewer's mu; list belongs to
 // the goroutine that launches, and to the lane while inFlight.
@@ -76,7 +74,7 @@ func (r *Renewer) newBatchLocked(due clock.Instant, members []*Member) *batch {
 func (k *batch) launch() {
 	r := k.r
 	r.mu.Lock()
-	if r.mu.closed || (k.state != filling && k.state != waitingToRetry) {
+	if r.mu.closed || k.state != waiting {
 		r.mu.Unlock()
 		return
 	}
@@ -159,6 +157,7 @@ func (k *batch) Wanted() bool { return true }
 var (
 	errNotAcked = errors.New("renew: too few replicas acknowledged")
 	errRefused  = errors.New("renew: the server refused to renew some of these locks")
+	errAnswer   = errors.New("renew: the server's answer does not fit the question")
 )
 
 // unacked is why an answer does not count: nil if it does.
@@ -169,18 +168,6 @@ func unacked(r resp.Reply) error {
 	return nil
 }
 
-// refused is errRefused if the answer, which fits, says so of any lock.
-func refused(v resp.Value) error {
-	for _, e := range v.Each {
-		if e.Int == script.Refused {
-			return errRefused
-		}
-	}
-	return nil
-}
-
-var errAnswer = errors.New("renew: the server's answer does not fit the question")
-
 // Complete implements resp.Request.
 func (k *batch) Complete(reply resp.Reply) {
 	defer invariants.FailStop()
@@ -189,28 +176,18 @@ func (k *batch) Complete(reply resp.Reply) {
 	if err == nil && !k.fits(reply.Value) {
 		err = errAnswer
 	}
-	if r.cfg.OnBatch != nil {
-		round := BatchResult{Slot: k.slot, Holds: len(k.list), Err: cmp.Or(err, unacked(reply))}
-		if round.Err == nil {
-			round.Err = refused(reply.Value)
-		}
-		if round.Err != nil {
-			for _, one := range k.list[:min(len(k.list), mostNames)] {
-				round.Names = append(round.Names, one.Key)
-			}
-		}
-		if reply.Sent != 0 {
-			round.Lag, round.RTT = reply.Sent.Sub(k.due), reply.Now.Sub(reply.Sent)
-		}
-		r.cfg.OnBatch(round)
+	some := cmp.Or(err, unacked(reply)) // at least some were not renewed
+	if some == nil && says(reply.Value, script.Refused) {
+		some = errRefused
 	}
+	k.report(reply, some)
 	if err != nil {
 		k.failed(reply, err)
 		return
 	}
 	k.apart.accepted(r)
 	if k.step > 0 {
-		if k.step < k.kind.Steps() && unacked(reply) == nil && allRenewed(reply.Value) {
+		if k.step < k.kind.Steps() && some == nil && says(reply.Value, script.Renewed) {
 			k.advance(reply)
 			return
 		}
@@ -238,14 +215,31 @@ func (k *batch) Complete(reply resp.Reply) {
 	}
 }
 
-// allRenewed reports whether an answer, which fits, says so of all.
-func allRenewed(v resp.Value) bool {
+// says reports whether an answer, which fits, has that code for any lock.
+func says(v resp.Value, code int64) bool {
 	for _, e := range v.Each {
-		if e.Int != script.Renewed {
-			return false
+		if e.Int == code {
+			return true
 		}
 	}
-	return true
+	return false
+}
+
+// report tells an Observer of the script, and why some of its holds were not renewed.
+func (k *batch) report(reply resp.Reply, why error) {
+	if k.r.cfg.OnBatch == nil {
+		return
+	}
+	round := BatchResult{Slot: k.slot, Holds: len(k.list), Err: why}
+	if why != nil {
+		for _, one := range k.list[:min(len(k.list), mostNames)] {
+			round.Names = append(round.Names, one.Key)
+		}
+	}
+	if reply.Sent != 0 {
+		round.Lag, round.RTT = reply.Sent.Sub(k.due), reply.Now.Sub(reply.Sent)
+	}
+	k.r.cfg.OnBatch(round)
 }
 
 // advance sends the next of the commands that renew the member key by key.
@@ -256,7 +250,7 @@ func (k *batch) advance(reply resp.Reply) {
 	k.r.mu.Lock()
 	k.step++
 	if k.state == inFlight {
-		k.state = waitingToRetry
+		k.state = waiting
 	}
 	k.r.mu.Unlock()
 	k.launch()
@@ -289,7 +283,7 @@ func (k *batch) retry(pause time.Duration) {
 		r.mu.Unlock()
 		return
 	}
-	k.state, k.step = waitingToRetry, 0
+	k.state, k.step = waiting, 0
 	at := r.cfg.Clock.Now().Add(pause)
 	for _, m := range k.members {
 		if m != nil {
@@ -310,7 +304,7 @@ func (k *batch) Fire(_ *wheel.Timer, now clock.Instant) {
 	state, members := k.state, append(buf[:0], k.members...)
 	r.mu.Unlock()
 	switch state {
-	case waitingToRetry:
+	case waiting:
 		k.launch() // ends those whose time is over
 	case inFlight:
 		next := never

@@ -169,26 +169,26 @@ func (h *randomHistory) check() {
 	for _, c := range h.r.mu.cohorts {
 		members += len(c.members)
 	}
-	waiting := make(map[*batch]pending)
+	wait := make(map[*batch]pending)
 	for _, k := range chunks {
 		for _, m := range k.members {
 			if m != nil {
 				members++
 			}
 		}
-		if k.state != waitingToRetry {
+		if k.state != waiting {
 			continue
 		}
 		p := h.retry[k]
 		if p.tries != k.retries {
 			p = pending{now, k.retries}
 		}
-		waiting[k] = p
+		wait[k] = p
 		if wait := now.Sub(p.since); wait > lease/20 {
 			h.t.Errorf("a chunk has waited for %v to be sent again", wait)
 		}
 	}
-	h.retry = waiting
+	h.retry = wait
 	if members != placed {
 		h.t.Errorf("%d members in cohorts and chunks, %d live holds", members, placed)
 	}

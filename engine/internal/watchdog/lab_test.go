@@ -143,10 +143,10 @@ func (l *lab) busy() string {
 	}
 	flying := 0
 	for _, k := range l.r.mu.chunks.InOrder() {
-		switch k.state {
-		case filling:
+		switch {
+		case k.state == waiting && k.retries+k.step == 0:
 			return "a chunk is being filled"
-		case inFlight:
+		case k.state == inFlight:
 			flying++
 		}
 	}

@@ -309,7 +309,7 @@ func (r *Renewer) All() {
 func (r *Renewer) Resume() {
 	r.slotted.Store(r.cfg.Slotted)
 	r.mu.Lock()
-	waiting := slices.DeleteFunc(r.mu.chunks.InOrder(), func(k *batch) bool { return k.state != waitingToRetry })
+	waiting := slices.DeleteFunc(r.mu.chunks.InOrder(), func(k *batch) bool { return k.state != waiting })
 	r.mu.Unlock()
 	for _, k := range waiting {
 		k.launch()

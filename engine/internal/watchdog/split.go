@@ -22,28 +22,26 @@ func (k *batch) failed(reply resp.Reply, err error) {
 	ofCommand := denied != nil && (refusal.Apart() || !refusal.NotNow())
 	switch {
 	case ofCommand && len(k.list) > 1:
-		k.split(!refusal.Apart())
+		k.split()
 	case ofCommand && refusal.Apart() && k.step == 0 && k.kind.Steps() > 0:
 		k.advance(reply) // the keys of one lock are apart
-	case ofCommand && !refusal.Apart():
-		k.apart.refused()
-		k.retry(r.cfg.Lease / 6)
 	default:
 		k.apart.refused()
-		k.retry(r.backoff(k.retries))
+		pause := r.backoff(k.retries)
+		if ofCommand && !refusal.Apart() {
+			pause = r.cfg.Lease / 6
+		}
+		k.retry(pause)
 	}
 }
 
-// split sends the batch again lock by lock: the server did not take its locks together. learns: if
+// split sends the batch again lock by lock: the server did not take its locks together. If
 // it takes each alone, later batches have locks of one slot.
-func (k *batch) split(learns bool) {
+func (k *batch) split() {
 	r := k.r
 	members := r.finish(k)
 	var parts []*batch
-	var apart *splitRetry
-	if learns {
-		apart = new(splitRetry)
-	}
+	apart := new(splitRetry)
 	r.mu.Lock()
 	for _, m := range members {
 		// One that has left, or was taken into another batch since, is somebody else's.
@@ -54,15 +52,13 @@ func (k *batch) split(learns bool) {
 		}
 	}
 	r.mu.Unlock()
-	if apart != nil {
-		apart.left.Store(int32(len(parts)))
-	}
+	apart.left.Store(int32(len(parts)))
 	for _, part := range parts {
 		part.launch()
 	}
 }
 
-// splitRetry is what the parts of a batch have in common that was refused. A nil parting learns nothing.
+// splitRetry is what the parts of a batch have in common that was refused; nil: it is no part.
 type splitRetry struct {
 	left atomic.Int32 // parts without an answer yet; for ever positive once one was refused
 }
