@@ -215,18 +215,6 @@ func notAcquiredA(what, name string, why error) *NotAcquiredError {
 	return e
 }
 
-// endedBefore is the error of one lock of several whose grant had ended before the whole was held.
-// That is not ErrLost: nobody had the whole.
-func endedBefore(name string, why error) *NotAcquiredError {
-	if lost, ok := why.(*LostError); ok {
-		if lost.Reason == EngineClosed {
-			return notAcquired(name, ErrClosed)
-		}
-		why = lossAt(lost.Reason)
-	}
-	return notAcquired(name, lockerr.Wrap(ErrGrantTooLate, why))
-}
-
 // refused reports that the lock was held by another, and nothing else went wrong.
 func (e *NotAcquiredError) refused() bool {
 	switch why := e.Err.(type) {

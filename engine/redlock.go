@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -189,7 +189,7 @@ func (q *severalAcquisition) NotAcquired(f quorum.Failure) error {
 	case quorum.EngineIsClosed:
 		return notAcquired(name, ErrClosed)
 	case quorum.OneRefused:
-		one := q.textOf(f.One, 0)
+		one := f.One.Why
 		if f.Stop != nil {
 			one = f.Stop.Err(lockerr.Parts(one)...)
 		}
@@ -201,10 +201,10 @@ func (q *severalAcquisition) NotAcquired(f quorum.Failure) error {
 	case quorum.IsUnavailable:
 		why.is = ErrUnavailable
 	case quorum.IsRefused:
-		why.is = q.textOf(f.One, 0)
+		why.is = f.One.Why
 	}
 	for _, one := range f.Each {
-		text := q.textOf(one, 0)
+		text := one.Why
 		is := lockerr.Parts(text)
 		switch state, at := quorum.StateIn(is); state {
 		case quorum.Held:
@@ -220,33 +220,6 @@ func (q *severalAcquisition) NotAcquired(f quorum.Failure) error {
 	}
 	err.TTL = f.TTL
 	return err
-}
-
-// textOf is the error of one lock of several. What has ended just now has ended as last.
-func (q *severalAcquisition) textOf(one quorum.MemberResult, last lock.Loss) error {
-	switch one.Is {
-	case quorum.Silent:
-		return lockerr.ErrSilent
-	case quorum.GivenBack:
-		return errGivenBack
-	case quorum.Cut:
-		return lockerr.ErrEarly
-	case quorum.NotGranted:
-		return errNotGranted
-	case quorum.GrantedAgain:
-		return errGrantedAgain
-	case quorum.EndedNow:
-		return lossAt(last)
-	case quorum.TooLate:
-		return endedBefore(q.locks[one.Member].name, one.Why).Err
-	case quorum.WasLost:
-		if lost, yes := one.Why.(*LostError); yes && lost.Err == nil {
-			return lossAt(lost.Reason)
-		} else if yes {
-			return lost.Err
-		}
-	}
-	return one.Why
 }
 
 // noMajority is why a QuorumLock was not acquired.
@@ -279,7 +252,7 @@ func listed(each []error) string { return strings.Join(few(each, 7, partText), "
 func (q *severalAcquisition) Lost(l quorum.Loss) error {
 	why := &tooFew{left: l.Left, of: len(q.locks)}
 	for _, one := range l.Each {
-		why.each = append(why.each, &serverError{q.locks[one.Member].home.serverName(), q.textOf(one, l.Last)})
+		why.each = append(why.each, &serverError{q.locks[one.Member].home.serverName(), cmp.Or(one.Why, error(lossAt(l.Last)))})
 	}
 	return &LostError{Name: q.locks[0].name, Reason: LostReason(l.Last), Err: why}
 }
@@ -299,12 +272,6 @@ func (e *tooFew) Error() string {
 type lossAt LostReason
 
 func (e lossAt) Error() string { return LostReason(e).String() }
-
-var (
-	errGivenBack    = errors.New("it was granted, and given back")
-	errNotGranted   = errors.New("it was not granted there")
-	errGrantedAgain = errors.New("it was granted there again, perhaps too late")
-)
 
 // unreleased is the error of an Unlock, of those of the servers.
 func (q *severalAcquisition) unreleased(votes []*quorum.Vote, errs []error) error {

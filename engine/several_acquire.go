@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -325,9 +326,9 @@ func (v *vote) End(why error) {
 
 // endOf is why the hold at a server has ended.
 func endOf(i int, why error) quorum.End {
-	e := quorum.End{Member: i, Why: why}
+	e := quorum.End{Member: i, Why: why, There: why}
 	if lost, yes := why.(*LostError); yes {
-		e.Loss = lock.Loss(lost.Reason)
+		e.Loss, e.There = lock.Loss(lost.Reason), cmp.Or(lost.Err, error(lossAt(lost.Reason)))
 	}
 	return e
 }

@@ -328,10 +328,10 @@ func TestAttempt_VoteThatEndsBeforeTheMajority_DoesNotCount(t *testing.T) {
 	l.grant(0)
 	l.leave(0, lock.NotRenewed, l.now)
 	l.hasVotes()
-	l.must(l.Members[0].refusal.Late && l.Members[0].refusal.Ended, "it is %+v", l.Members[0].refusal)
+	l.must(l.Members[0].refusal.Late, "it is %+v", l.Members[0].refusal)
 	h := &hold{lab: l, until: l.now.Add(time.Minute)} // this one before it was noted
 	h.Port, h.Member = h, 1
-	l.does(func(do *Ready) { l.Leave(&h.Vote, End{1, errors.New("lost"), lock.NotRenewed}, l.now, do) })
+	l.does(func(do *Ready) { l.Leave(&h.Vote, endOf(1, errors.New("lost"), lock.NotRenewed), l.now, do) })
 	l.tell(1, h, Refusal{})
 	l.hasVotes()
 	l.grant(2)

@@ -19,36 +19,10 @@ type Failure struct {
 	Each    []MemberResult  // the others
 }
 
-// MemberResult is what became of one member.
+// MemberResult is why a member has not granted it, or does not have it any more.
 type MemberResult struct {
 	Member int
-	Is     Outcome
-	Why    error
-}
-
-// Outcome is what became of a member.
-type Outcome uint8
-
-// Those of a Failure, and those of a Loss.
-const (
-	Silent    Outcome = iota // it has not answered
-	GivenBack                // it was granted, and given back
-	Refused                  // for that reason
-	TooLate                  // the grant had ended before, for that reason
-	Cut                      // the whole was given up before it answered
-
-	NotGranted
-	GrantedAgain // perhaps too late
-	EndedNow     // as the last
-	WasLost      // for that reason
-)
-
-// result is what a refusal says.
-func (p *Member) result(i int) MemberResult {
-	if p.refusal.Ended {
-		return MemberResult{i, TooLate, p.refusal.Why}
-	}
-	return MemberResult{i, Refused, p.refusal.Why}
+	Why    error // of a Loss nil: its time ended just now, as that of the last
 }
 
 // failure is why a machine has failed.
@@ -58,7 +32,7 @@ func (m *Machine) failure() Failure {
 	var ttls []time.Duration
 	for i := range m.Members {
 		p := &m.Members[i]
-		one := MemberResult{Member: i}
+		one := MemberResult{i, lockerr.ErrSilent}
 		switch {
 		case p.Vote != nil:
 			c.Granted++
@@ -66,13 +40,13 @@ func (m *Machine) failure() Failure {
 		case p.Asked != nil:
 			c.Pending++
 		case p.refusal.none():
-			one.Is = GivenBack
+			one.Why = lockerr.ErrGivenBack
 		case p.cut && p.refusal.State == Unknown:
 			c.Pending++
-			one.Is = Cut
+			one.Why = lockerr.ErrEarly
 		default:
 			c.add(&p.refusal)
-			one = p.result(i)
+			one.Why = p.refusal.Why
 			if p.refusal.State == Held {
 				ttls = append(ttls, p.refusal.TTL)
 			} else if p.refusal.State == Unknown {
@@ -108,18 +82,18 @@ func (m *Machine) loss(last End, since clock.Instant) error {
 	l := Loss{Last: last.Loss}
 	for i := range m.Members {
 		p := &m.Members[i]
-		one := MemberResult{Member: i, Is: NotGranted}
+		one := MemberResult{i, lockerr.ErrNotGranted}
 		switch {
 		case p.Vote != nil && p.Vote.Joined > since:
-			one.Is = GrantedAgain
+			one.Why = lockerr.ErrGrantedAgain
 		case p.Vote != nil && p.Vote.Port.InTime():
 			continue
-		case p.Vote != nil: // its time ended just now, and nobody has looked
-			one.Is = EndedNow
+		case p.Vote != nil: // nobody has looked
+			one.Why = nil
 		case p.lost != nil:
-			one = MemberResult{i, WasLost, p.lost}
+			one.Why = p.lost
 		case p.refused():
-			one = p.result(i)
+			one.Why = p.refusal.Why
 		}
 		l.Each = append(l.Each, one)
 	}

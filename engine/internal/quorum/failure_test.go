@@ -53,7 +53,7 @@ func TestFailure_TryLock_IsReportedAsSoonAsItCannotChange(t *testing.T) {
 			t.Errorf("%s: it did %s, want %s", c.what, got, c.out)
 		}
 		for _, said := range f.Each {
-			l.must(said.Is != Refused || said.Why != nil, "%s: %+v", c.what, f)
+			l.must(said.Why != nil, "%s: %+v", c.what, f)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func TestFailure_TryLock_KeepsNothingWhileItAsksWhoHasIt(t *testing.T) {
 	l.is(Asking)
 	l.refuse(4, heldFor(time.Hour))
 	f = l.failedWith(IsHeld)
-	l.must(f.TTL == time.Second && f.Granted == 0 && f.Each[0].Is == GivenBack, "%+v", f)
+	l.must(f.TTL == time.Second && f.Granted == 0 && f.Each[0].Why == lockerr.ErrGivenBack, "%+v", f)
 
 	// What it has given back does not count as held: it has not waited for an owner.
 	l = tryLock(t, 5)
@@ -157,7 +157,7 @@ func TestFailure_LockIsGivenUp_SaysWhatStoodInItsWay(t *testing.T) {
 			t.Errorf("%s: %+v", c.what, f)
 		}
 		for _, said := range f.Each {
-			if wasCut := said.Member >= len(c.said); wasCut != (said.Is == Cut) {
+			if wasCut := said.Member >= len(c.said); wasCut != (said.Why == lockerr.ErrEarly) {
 				t.Errorf("%s: of server %d: %+v", c.what, said.Member, said)
 			}
 		}

@@ -54,7 +54,7 @@ func (m *Machine) Expired(ends []End) error {
 		return ends[0].Why
 	}
 	for _, e := range ends {
-		m.Members[e.Member].lost = e.Why
+		m.Members[e.Member].lost = e.There
 	}
 	return m.loss(ends[len(ends)-1], math.MaxInt64)
 }

@@ -26,9 +26,9 @@ func TestHold_TheClockSaysWhetherItIsHeld(t *testing.T) {
 	l.now = end
 	certain, expired = l.Check()
 	l.must(!certain && len(expired) == 2, "certain %t, %d expired", certain, len(expired))
-	why := l.Expired([]End{{0, errors.New("first"), lock.NotRenewed}, {1, errors.New("second"), lock.NotRenewed}})
+	why := l.Expired([]End{endOf(0, errors.New("first"), lock.NotRenewed), endOf(1, errors.New("second"), lock.NotRenewed)})
 	loss := why.(*lossError).Loss
-	l.must(loss.Left == 1 && len(loss.Each) == 2 && loss.Each[0].Is == EndedNow, "%+v", loss)
+	l.must(loss.Left == 1 && len(loss.Each) == 2 && loss.Each[0].Why == nil, "%+v", loss)
 	var do Ready
 	votes, ending := l.Release(why, &do)
 	l.must(ending == why && len(votes) == 0 && len(do.Give) == 3 && l.Stage == Over, "%v, %d released, %d given", ending, len(votes), len(do.Give))

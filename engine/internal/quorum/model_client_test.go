@@ -148,7 +148,7 @@ func (c *client) unlock(m *Machine) {
 	if certain, expired := m.Check(); !certain {
 		var ends []End
 		for _, v := range expired {
-			ends = append(ends, End{v.Member, errors.New("its time is over"), lock.NotRenewed})
+			ends = append(ends, endOf(v.Member, errors.New("its time is over"), lock.NotRenewed))
 		}
 		why = m.Expired(ends)
 	}
