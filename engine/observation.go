@@ -291,18 +291,6 @@ func (o *observation) released(err error, waited bool) {
 	o.home.report(func() { o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end) })
 }
 
-// observe notes that several locks were granted, and has the end of the whole reported.
-func (g *group) observe(o *observation) {
-	if o == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.seen = o; g.ending != nil {
-		o.over(lossOf(g.ending), 0)
-	}
-}
-
 // lossOf is the reason of a hold's end.
 func lossOf(why error) LostReason {
 	if lost, ok := why.(*LostError); ok {

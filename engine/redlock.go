@@ -179,12 +179,12 @@ func (l QuorumLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *H
 }
 
 // NotAcquired implements quorum.Port: the error of an acquisition that has failed.
-func (q *severalAcquisition) NotAcquired(f quorum.Failure) error {
-	name := q.locks[0].name
-	if q.Policy == quorum.All {
-		name = q.locks[f.One.Member].name
+func (h *severalHold) NotAcquired(f quorum.Failure) error {
+	name := h.all.locks[0].name
+	if h.Policy == quorum.All {
+		name = h.all.locks[f.One.Member].name
 	}
-	why := &noMajority{of: len(q.locks), granted: f.Granted}
+	why := &noMajority{of: len(h.all.locks), granted: f.Granted}
 	switch f.Is {
 	case quorum.EngineIsClosed:
 		return notAcquired(name, ErrClosed)
@@ -212,7 +212,7 @@ func (q *severalAcquisition) NotAcquired(f quorum.Failure) error {
 		case quorum.Unavailable:
 			text = lockerr.Wrap(is[at:]...)
 		}
-		why.each = append(why.each, &serverError{q.locks[one.Member].home.serverName(), text})
+		why.each = append(why.each, &serverError{h.all.locks[one.Member].home.serverName(), text})
 	}
 	err := notAcquired(name, why)
 	if f.Stop != nil && f.Stop.Cause != nil {
@@ -249,12 +249,12 @@ func (e *serverError) Unwrap() error { return e.err }
 func listed(each []error) string { return strings.Join(few(each, 7, partText), "; ") }
 
 // Lost implements quorum.Port: the end of a hold that has too few votes.
-func (q *severalAcquisition) Lost(l quorum.Loss) error {
-	why := &tooFew{left: l.Left, of: len(q.locks)}
+func (h *severalHold) Lost(l quorum.Loss) error {
+	why := &tooFew{left: l.Left, of: len(h.all.locks)}
 	for _, one := range l.Each {
-		why.each = append(why.each, &serverError{q.locks[one.Member].home.serverName(), cmp.Or(one.Why, error(lossAt(l.Last)))})
+		why.each = append(why.each, &serverError{h.all.locks[one.Member].home.serverName(), cmp.Or(one.Why, error(lossAt(l.Last)))})
 	}
-	return &LostError{Name: q.locks[0].name, Reason: LostReason(l.Last), Err: why}
+	return &LostError{Name: h.all.locks[0].name, Reason: LostReason(l.Last), Err: why}
 }
 
 // tooFew is why a QuorumLock was lost. It has no Unwrap: what is true of one server is not true
@@ -274,15 +274,15 @@ type lossAt LostReason
 func (e lossAt) Error() string { return LostReason(e).String() }
 
 // unreleased is the error of an Unlock, of those of the servers.
-func (q *severalAcquisition) unreleased(votes []*quorum.Vote, errs []error) error {
-	if q.Policy == quorum.All {
+func (h *severalHold) unreleased(votes []*quorum.Vote, errs []error) error {
+	if h.Policy == quorum.All {
 		return joined(errs)
 	}
 	before, gone := 0, 0
 	var last *LostError
 	var each, losses []error
 	for i, err := range errs {
-		server := q.locks[votes[i].Member].home.serverName()
+		server := h.all.locks[votes[i].Member].home.serverName()
 		switch lost, isLost := err.(*LostError); {
 		case err == nil:
 			continue
@@ -296,10 +296,10 @@ func (q *severalAcquisition) unreleased(votes []*quorum.Vote, errs []error) erro
 		each = append(each, &serverError{server, err})
 	}
 	switch {
-	case before >= q.Need():
-		return withName(q.locks[0].name, ErrNotHeld)
-	case len(votes)-gone < q.Need():
-		return &LostError{Name: q.locks[0].name, Reason: last.Reason, Err: &tooFew{len(votes) - gone, len(q.locks), losses}}
+	case before >= h.Need():
+		return withName(h.all.locks[0].name, ErrNotHeld)
+	case len(votes)-gone < h.Need():
+		return &LostError{Name: h.all.locks[0].name, Reason: last.Reason, Err: &tooFew{len(votes) - gone, len(h.all.locks), losses}}
 	}
 	return joined(each)
 }

@@ -178,9 +178,9 @@ func (e *Engine) answer(q *inspect.Question, late func() bool) *inspect.Answer {
 }
 
 // redLocks are the RedLocks that are listed.
-func (e *Engine) redLocks() (list []*severalAcquisition) {
+func (e *Engine) redLocks() (list []*severalHold) {
 	for _, t := range e.table.Pending.Listed() {
-		if q, is := t.(*severalAcquisition); is && q.Policy == quorum.Majority {
+		if q, is := t.(*severalHold); is && q.Policy == quorum.Majority {
 			list = append(list, q)
 		}
 	}

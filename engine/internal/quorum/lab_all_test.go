@@ -314,7 +314,7 @@ func (k *taker) unlockIn(n int) {
 func (k *taker) giveBack() {
 	var do Ready
 	for range 2 { // the second has the locks of the first
-		if votes, why := k.Release(nil, &do); len(votes) != len(k.wants) || why != lockerr.ErrReleased || len(do.Give) > 0 {
+		if votes, why := k.Release(&do); len(votes) != len(k.wants) || why != lockerr.ErrReleased || len(do.Give) > 0 {
 			k.l.t.Errorf("%s releases %d locks: %v", k, len(votes), why)
 		}
 	}

@@ -110,8 +110,10 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
 		m.lookAtOthers(v.Member, do)
 	}
 	switch {
-	case all < m.Need():
-		m.Ending = m.loss(end, since)
+	case m.Ending != nil || all < m.Need():
+		if m.Ending == nil {
+			m.Ending = m.loss(end, since)
+		}
 		m.over(do)
 		if end.Loss != 0 && end.Loss != lock.EngineClosed {
 			do.Lost = m.Ending

@@ -156,7 +156,8 @@ func TestMembership_Reentry_IsNotAskedForAgain(t *testing.T) {
 func TestMembership_Loss_NeverSaysThatEnoughAreLeft(t *testing.T) {
 	t.Parallel()
 	l := heldBy(t, 3)
-	loss := l.Expired([]End{endOf(1, errors.New("lost"), lock.NotRenewed)}).(*lossError).Loss
+	l.Expired([]End{endOf(1, errors.New("lost"), lock.NotRenewed)})
+	loss := l.Ending.(*lossError).Loss
 	l.must(loss.Left == 1, "%+v", loss)
 }
 
@@ -271,7 +272,7 @@ func TestMembership_ServerLostTheLock_IsAskedAgain(t *testing.T) {
 	l.did("ask [once 2] give [] cancel [] look []")
 	l.refuse(2, away)
 	var do Ready
-	l.Release(nil, &do)
+	l.Release(&do)
 	l.must(do.Timer && l.Due == 0, "%+v", do)
 }
 
