@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
@@ -201,6 +202,7 @@ func (p *Permits) ReleaseAsync() *Future[struct{}] {
 func (p *Permits) release(byUser bool) (a *counterOp[struct{}], ends bool) {
 	in := p.p
 	a = newCounterOp(in.count, counterSpec[struct{}]{what: counter.Release, verdict: in.count.nothing})
+	a.Begin(context.Background(), &a.CounterOp, a.eng.table.At(in.count.route), driver.Bounds{}, false)
 	var rd counter.Ready
 	a.Shard.Lock()
 	ends = byUser && in.seen.claim()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -190,6 +191,15 @@ func (e *Engine) resolve(opts []Option, try bool, m Mutex) (options, error) {
 		o.maxHold = 0
 	}
 	return o, nil
+}
+
+// bounds are what Wait and Outage say of something that needs so many of its servers.
+func (o *options) bounds(need int) driver.Bounds {
+	b := driver.Bounds{Late: lockerr.ErrWaited, HasOutage: o.outageGiven, Outage: o.outage, Need: need}
+	if o.waitGiven {
+		b.Wait = o.wait
+	}
+	return b
 }
 
 // margin is the safety margin of a lease.

@@ -86,8 +86,7 @@ func startQuery[T any](ctx context.Context, m Mutex, i querySpec[T], waits bool)
 		q.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
 	}
 	q.retry.Init(q.resume)
-	at := func(yield func(*driver.Table, uint64) bool) { yield(&q.home.table, m.route) }
-	q.Begin(ctx, q, at, driver.Bounds{Wait: m.home.cfg.CommandTimeout}, !waits) // from here on it may be given up
+	q.Begin(ctx, q, q.home.table.At(m.route), driver.Bounds{Wait: m.home.cfg.CommandTimeout}, !waits) // from here on it may be given up
 	q.send()
 	return q
 }

@@ -68,11 +68,7 @@ func (all *several) start(ctx context.Context, o options, held *heldContext, par
 	}
 	var do quorum.Ready
 	h.Machine.Begin(&do)
-	bounds := driver.Bounds{Late: lockerr.ErrWaited, HasOutage: o.outageGiven, Outage: o.outage, Need: h.Need()}
-	if o.waitGiven {
-		bounds.Wait = o.wait
-	}
-	h.Pending.Begin(ctx, h, all.tables, bounds, async) // from here on it may be given up
+	h.Pending.Begin(ctx, h, all.tables, o.bounds(h.Need()), async) // from here on it may be given up
 	h.run(&do, async)
 	return h, fut
 }

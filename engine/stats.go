@@ -136,7 +136,7 @@ func (e *Engine) inside() (in env.Snapshot) {
 		in.States = append(in.States, fmt.Sprintf("a lane, up %v: %d urgent, %d tries stalled, %d out", l.Lane.Up(), len(l.Urgent), len(l.Tries), l.Out))
 	}
 	in.Many = len(e.table.Pending.Listed())
-	in.Watched = e.watches.Len() + e.counterWatches.Len() + e.table.Pending.Watched()
+	in.Watched = e.watches.Len() + e.table.Pending.Watched()
 	return in
 }
 

@@ -14,14 +14,16 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Pending is what an acquisition of several locks and a query have in common: what may end
-// them before they have their result.
+// Pending is what an acquisition of several locks, an operation on a count and a query have in common: what may
+// end them before they have their result.
 type Pending struct {
-	of    PendingOwner
-	on    []*Table // of all servers, each once; the wheel of the first serves all of them
-	watch ctxwatch.Slot[*Pending]
-	limit TaskTimer     // of Wait
-	since clock.Instant // it was refused first: it is listed
+	of     PendingOwner // nil before Begin
+	on     []*Table     // of all servers, each once; the wheel of the first serves all of them
+	one    [1]*Table    // room for on: most have one
+	watch  ctxwatch.Slot[*Pending]
+	bounds Bounds
+	limit  wheel.Timer   // of Bounds.Wait
+	since  clock.Instant // it was refused first: it is listed
 
 	outages []*Outage // of the tables; nil without Outage
 }
@@ -44,40 +46,49 @@ type Bounds struct {
 	Need      int
 }
 
+// At is the server of one name, for Begin.
+func (t *Table) At(route uint64) iter.Seq2[*Table, uint64] {
+	return func(yield func(*Table, uint64) bool) { yield(t, route) }
+}
+
 // Begin arranges for what may end it; the tables are not told before List. If nobody waits for it, its
 // context ends it.
 func (t *Pending) Begin(ctx context.Context, of PendingOwner, at iter.Seq2[*Table, uint64], b Bounds, async bool) {
-	t.of = of
+	t.of, t.bounds, t.on = of, b, t.one[:0]
 	for table := range at {
 		if !slices.Contains(t.on, table) {
 			t.on = append(t.on, table)
 		}
 	}
 	home := t.on[0]
-	late := b.Late
-	t.limit.Init(func() { of.Cancel(lockerr.Cancel{Cause: late, TimedOut: true}) })
 	if async {
 		home.Pending.watches.Join(ctx, t)
 	}
 	if b.Wait != 0 {
-		home.Timers.Schedule(&t.limit.Timer, home.World.Clock.Now().Add(b.Wait))
+		t.limit.Init(t)
+		home.Timers.Schedule(&t.limit, home.World.Clock.Now().Add(b.Wait))
 		if of.Over() { // meanwhile, by its context: Finish was here first
-			home.Timers.Cancel(&t.limit.Timer)
+			home.Timers.Cancel(&t.limit)
 		}
 	}
 	if b.HasOutage {
-		t.boundOutage(at, b)
+		t.boundOutage(at)
 	}
 }
 
-func (t *Pending) boundOutage(at iter.Seq2[*Table, uint64], b Bounds) {
+// Fire implements wheel.Task.
+func (t *Pending) Fire(*wheel.Timer, clock.Instant) {
+	t.of.Cancel(lockerr.Cancel{Cause: t.bounds.Late, TimedOut: true})
+}
+
+func (t *Pending) boundOutage(at iter.Seq2[*Table, uint64]) {
 	var sites []Site
 	for table, route := range at {
 		sites = append(sites, Site{table.Client, route})
 	}
 	end := func(why error) { t.of.Cancel(lockerr.Cancel{Away: why, TimedOut: true}) }
 	for range t.on {
-		t.outages = append(t.outages, &Outage{Sites: sites, Need: b.Need, Most: b.Outage, End: end})
+		t.outages = append(t.outages, &Outage{Sites: sites, Need: t.bounds.Need, Most: t.bounds.Outage, End: end})
 	}
 	for i, table := range t.on {
 		table.Outages.Add(t.outages[i])
@@ -96,12 +107,14 @@ func (t *Pending) unbindOutage() {
 	}
 }
 
-// Finish takes it out of everything.
+// Finish takes it out of everything, if it has begun.
 func (t *Pending) Finish() {
 	t.Unlist()
 	t.watch.Leave(t)
 	t.unbindOutage()
-	t.on[0].Timers.Cancel(&t.limit.Timer)
+	if t.bounds.Wait != 0 {
+		t.on[0].Timers.Cancel(&t.limit)
+	}
 }
 
 // WatchSlot and GiveUp implement ctxwatch.Waiter.
