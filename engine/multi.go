@@ -46,38 +46,7 @@ const maxLocks = 10_000
 // first call that needs them returns ErrInvalid. Multi cannot know that two names on two engines
 // are the same lock; such a Lock never succeeds.
 func Multi(locks ...Mutex) MultiLock {
-	m := newSeveral(quorum.All, locks)
-	switch {
-	case len(locks) == 0:
-		m.err = lockerr.Invalid("a MultiLock of no locks")
-	case len(locks) > maxLocks:
-		m.err = lockerr.Invalid("a MultiLock of %d locks: at most %d can be taken as one", len(locks), maxLocks)
-	}
-	for i, one := range locks {
-		if m.err != nil {
-			break
-		}
-		var before string
-		if at := m.index[severalKey{one.home, one.key.Name}]; at < i {
-			before = locks[at].name
-		}
-		switch {
-		case one.home == nil:
-			m.err = errZeroMutex
-		case one.err != nil:
-			m.err = one.err
-		case one.key.Kind != locks[0].key.Kind:
-			m.err = lockerr.Invalid("a MultiLock of the kinds %s and %s: its locks must be of one kind", locks[0].key.Kind, one.key.Kind)
-		case before == one.name:
-			m.err = lockerr.Invalid("a MultiLock that has %q twice", lockerr.Shorten(one.name))
-		case before != "":
-			m.err = lockerr.Invalid("a MultiLock of %q and %q, which are one lock by the NameMapper", lockerr.Shorten(before), lockerr.Shorten(one.name))
-		}
-		if m.err != nil {
-			m.failed = one
-		}
-	}
-	return MultiLock{m}
+	return MultiLock{newSeveral(quorum.All, locks)}
 }
 
 // severalKey is one of the locks.
@@ -88,18 +57,48 @@ type severalKey struct {
 
 func newSeveral(policy quorum.Policy, locks []Mutex) *several {
 	all := &several{policy: policy, locks: slices.Clone(locks), index: make(map[severalKey]int, len(locks))}
-	for i, m := range locks {
-		if k := (severalKey{m.home, m.key.Name}); !all.has(k) {
-			all.index[k] = i
-		}
+	what, most := "MultiLock", maxLocks
+	if policy == quorum.Majority {
+		what, most = "RedLock", maxServers
 	}
-	if len(locks) > 0 {
-		all.failed = locks[0]
+	switch {
+	case len(locks) == 0:
+		all.err = lockerr.Invalid("a %s of no locks", what)
+		return all
+	case len(locks) > most:
+		all.err = lockerr.Invalid("a %s of %d locks: at most %d can be taken as one", what, len(locks), most)
+	}
+	all.failed = locks[0]
+	for i := 0; i < len(locks) && all.err == nil; i++ {
+		if all.err = all.add(i, what); all.err != nil && policy == quorum.All {
+			all.failed = locks[i]
+		}
 	}
 	return all
 }
 
-func (all *several) has(k severalKey) bool { _, is := all.index[k]; return is }
+// add adds a lock to the index, or returns why it cannot be taken with those before it.
+func (all *several) add(i int, what string) error {
+	first, m := all.locks[0], all.locks[i]
+	k := severalKey{m.home, m.key.Name}
+	at, before := all.index[k]
+	switch {
+	case m.home == nil:
+		return errZeroMutex
+	case m.err != nil:
+		return m.err
+	case m.key.Kind != first.key.Kind:
+		return lockerr.Invalid("a %s of the kinds %s and %s: its locks must be of one kind", what, first.key.Kind, m.key.Kind)
+	case !before:
+		all.index[k] = i
+	case all.policy == quorum.Majority: // of one engine: see sharesServer
+	case all.locks[at].name == m.name:
+		return lockerr.Invalid("a MultiLock that has %q twice", lockerr.Shorten(m.name))
+	default:
+		return lockerr.Invalid("a MultiLock of %q and %q, which are one lock by the NameMapper", lockerr.Shorten(all.locks[at].name), lockerr.Shorten(m.name))
+	}
+	return nil
+}
 
 // Many returns the locks of those names as one, each of them a Mutex; see Multi, also for other
 // kinds of locks. A repeated name counts once.

@@ -60,7 +60,10 @@ func RedLock(locks ...Mutex) QuorumLock {
 	for i := range locks {
 		l.order[i] = i
 	}
-	if l.err = cannotVote(locks); l.err == nil {
+	if l.err == nil {
+		l.err = sharesServer(locks)
+	}
+	if l.err == nil {
 		slices.SortStableFunc(l.order, func(a, b int) int {
 			return strings.Compare(locks[a].home.serverName(), locks[b].home.serverName())
 		})
@@ -68,27 +71,14 @@ func RedLock(locks ...Mutex) QuorumLock {
 	return QuorumLock{l}
 }
 
-// cannotVote is why locks cannot be a QuorumLock, nil if they can.
-func cannotVote(locks []Mutex) error {
-	if len(locks) == 0 {
-		return lockerr.Invalid("a RedLock of no locks")
-	}
-	if len(locks) > maxServers {
-		return lockerr.Invalid("a RedLock of %d locks: at most %d can be taken as one", len(locks), maxServers)
-	}
+// sharesServer is an error if two of the locks are on the same server, as far as that is known.
+func sharesServer(locks []Mutex) error {
 	engines, servers := make(map[*Engine]bool), make(map[string]bool)
 	for _, m := range locks {
-		switch {
-		case m.home == nil:
-			return errZeroMutex
-		case m.err != nil:
-			return m.err
-		case m.key.Kind != locks[0].key.Kind:
-			return lockerr.Invalid("a RedLock of the kinds %s and %s: its locks must be of one kind", locks[0].key.Kind, m.key.Kind)
-		case engines[m.home]:
+		e := m.home
+		if engines[e] {
 			return lockerr.Invalid("a RedLock that has an Engine twice: each lock must be on a server of its own")
 		}
-		e := m.home
 		engines[e] = true
 		if e.cfg.Dialer != nil {
 			continue // an address may mean anything
