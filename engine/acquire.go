@@ -268,7 +268,7 @@ func (a *acquisition) callerGone() {
 	a.abandon()
 	a.home().world.Wait(a.fut.done, nil, nil)
 	if h := a.fut.value; h != nil {
-		a.drop(h)
+		h.giveBack()
 	}
 	a.free()
 }
@@ -282,5 +282,3 @@ func (a *acquisition) GiveUp(s lockerr.Cancel) bool            { return a.cancel
 func (a *acquisition) executor() *executor.Executor { return &a.home().exec }
 
 func (a *acquisition) abandon() { a.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
-
-func (a *acquisition) drop(h *Hold) { h.h.unlockAsync(false) } // perhaps on an event loop

@@ -47,7 +47,6 @@ type counterSpec[T any] struct {
 	free    bool // nothing bounds it but its context
 	// verdict makes a result of the answer, and of permits that were granted.
 	verdict func(p *permits, answer int64, why error) (T, error)
-	unwant  func(T) // gives a value back that nobody wants; nil: that is nothing
 	seen    *observation
 }
 
@@ -60,7 +59,7 @@ type counterOp[T any] struct {
 	eng     *Engine
 	fut     Future[T]
 	ended   <-chan struct{} // of a caller who waits: the Done of its context
-	permits *permits // that it was granted
+	permits *permits        // that it was granted
 }
 
 func newCounterOp[T any](c counterHandle, r counterSpec[T]) *counterOp[T] {
@@ -175,12 +174,6 @@ func (a *counterOp[T]) executor() *executor.Executor { return &a.eng.exec }
 func (a *counterOp[T]) abandon() {
 	if a.what == counter.Acquire || a.what == counter.Await {
 		a.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned})
-	}
-}
-
-func (a *counterOp[T]) drop(v T) {
-	if a.unwant != nil {
-		a.unwant(v)
 	}
 }
 

@@ -66,7 +66,7 @@ func (s Semaphore) TryAcquireAsync(ctx context.Context, n int) *Future[*Permits]
 func (s Semaphore) await(ctx context.Context, r counterSpec[*Permits]) (p *Permits, err error) {
 	if s.home.isObserved() {
 		ctx, r.seen = s.home.observe(ctx, s.acquisition(r), false)
-		defer finishSync(r.seen, &p, &err, func(p *Permits) { p.release(false) })
+		defer finishSync(r.seen, &p, &err)
 	}
 	return s.acquire(ctx, r, true).await(ctx)
 }
@@ -92,7 +92,6 @@ func (s Semaphore) acquire(ctx context.Context, r counterSpec[*Permits], waits b
 		}
 		return &Permits{p: p}, nil
 	}
-	r.unwant = func(p *Permits) { p.release(false) } // perhaps on an event loop
 	return startCounterOp(ctx, s.counterHandle, r, waits)
 }
 
@@ -196,6 +195,8 @@ func (p *Permits) ReleaseAsync() *Future[struct{}] {
 	}
 	return &a.fut
 }
+
+func (p *Permits) giveBack() { p.release(false) }
 
 // release gives them back. It reports whether an Observer is to be told of that, because it was a user's Release, and
 // the first.

@@ -18,7 +18,7 @@ import (
 // Abandon a future whose lock you no longer want. Otherwise the lock stays held as long
 // as the engine lives.
 type Future[T any] struct {
-	source source[T]
+	source source
 
 	mu        sync.Mutex
 	complete  atomic.Bool // set once under mu; then value and err do not change any more
@@ -44,13 +44,21 @@ func (f *Future[T]) callbacks() *after[T] {
 }
 
 // source is what a future belongs to.
-type source[T any] interface {
+type source interface {
 	// executor runs callbacks.
 	executor() *executor.Executor
 	// abandon cancels what is pending. It may complete the future.
 	abandon()
-	// drop gives a value back that nobody wants.
-	drop(T)
+}
+
+// releasable is a value that somebody has to give back: a Hold, or Permits. giveBack does, perhaps on an event loop.
+type releasable interface{ giveBack() }
+
+// drop gives a value back that nobody wants, if it is to be given back.
+func drop(value any) {
+	if r, is := value.(releasable); is {
+		r.giveBack()
+	}
 }
 
 // Done returns a channel that is closed when the future is complete. The first call
@@ -127,17 +135,14 @@ func (f *Future[T]) Abandon() {
 	f.source.abandon()
 	f.mu.Lock()
 	// Neither cancelled nor complete: granted, and the grant is on its way here.
-	// settle drops it.
+	// resolve drops it.
 	f.abandoned = true
-	var unwanted T
-	granted := f.complete.Load() && f.err == nil
-	if granted {
+	var unwanted any
+	if f.complete.Load() && f.err == nil {
 		unwanted = f.value // not before: the goroutine that completes f may be writing it
 	}
 	f.mu.Unlock()
-	if granted {
-		f.source.drop(unwanted)
-	}
+	drop(unwanted)
 }
 
 // Format implements fmt.Formatter: the result, or that there is none yet, whatever the verb. It
@@ -156,18 +161,17 @@ func (f *Future[T]) Format(s fmt.State, verb rune) {
 }
 
 // failedSource is the source of a future that failed before anything was begun.
-type failedSource[T any] struct{ exec *executor.Executor }
+type failedSource struct{ exec *executor.Executor }
 
-func (s failedSource[T]) executor() *executor.Executor { return s.exec }
-func (failedSource[T]) abandon()                       {}
-func (failedSource[T]) drop(T)                         {}
+func (s failedSource) executor() *executor.Executor { return s.exec }
+func (failedSource) abandon()                       {}
 
 // failedFuture is a future that failed before anything was begun; e may be nil.
 func failedFuture[T any](e *Engine, err error) *Future[T] {
 	if e == nil {
 		e = noEngine() // for its executor
 	}
-	f := &Future[T]{source: failedSource[T]{&e.exec}}
+	f := &Future[T]{source: failedSource{&e.exec}}
 	var none T
 	f.resolve(none, err)
 	return f
@@ -199,7 +203,7 @@ func (f *Future[T]) resolve(value T, err error) {
 		f.source.executor().Run(f.call)
 	}
 	if unwanted {
-		f.source.drop(value)
+		drop(value)
 	}
 }
 
@@ -220,15 +224,6 @@ func (f *Future[T]) onComplete(fn func(T, error)) {
 	if complete {
 		fn(f.value, f.err)
 	}
-}
-
-// tellAll returns a channel that gets the index of each future when it is complete.
-func tellAll[T any](futures []*Future[T]) <-chan int {
-	ended := make(chan int, len(futures))
-	for i, f := range futures {
-		f.onComplete(func(T, error) { ended <- i }) // it has room
-	}
-	return ended
 }
 
 // call runs the registered functions in order, those included that are registered
@@ -260,25 +255,41 @@ func (f *Future[T]) call() {
 // of any of them, or when ctx ends, it abandons all of them and returns that error.
 func AwaitAll[T any](ctx context.Context, futures ...*Future[T]) ([]T, error) {
 	values := make([]T, len(futures))
-	if ctx == nil {
-		abandonAll(futures)
-		return nil, lockerr.ErrNoContext
+	next, err := results(ctx, futures)
+	for i := 0; i < len(futures) && err == nil; i++ {
+		var ended int
+		var value T
+		if ended, value, err = next(); err == nil {
+			values[ended] = value
+		}
 	}
-	ended := tellAll(futures)
-	for range futures {
-		var err error
-		select {
-		case i := <-ended:
-			values[i], err = futures[i].Result()
-		case <-ctx.Done():
-			err = lockerr.Wrap(ErrPending, context.Cause(ctx))
-		}
-		if err != nil {
-			abandonAll(futures)
-			return nil, err
-		}
+	if err != nil {
+		abandonAll(futures)
+		return nil, err
 	}
 	return values, nil
+}
+
+// results returns a function that waits for the next of the futures that is complete, and returns its index and
+// result; -1 and why, if ctx ends first.
+func results[T any](ctx context.Context, futures []*Future[T]) (next func() (int, T, error), err error) {
+	if ctx == nil {
+		return nil, lockerr.ErrNoContext
+	}
+	ended := make(chan int, len(futures))
+	for i, f := range futures {
+		f.onComplete(func(T, error) { ended <- i }) // it has room
+	}
+	return func() (int, T, error) {
+		select {
+		case i := <-ended:
+			value, err := futures[i].Result()
+			return i, value, err
+		case <-ctx.Done():
+			var none T
+			return -1, none, lockerr.Wrap(ErrPending, context.Cause(ctx))
+		}
+	}, nil
 }
 
 func abandonAll[T any](futures []*Future[T]) {
@@ -295,32 +306,25 @@ func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error)
 	if len(futures) == 0 {
 		return -1, none, lockerr.Invalid("AwaitAny of no futures")
 	}
-	if ctx == nil {
+	next, err := results(ctx, futures)
+	if err != nil {
 		abandonAll(futures)
-		return -1, none, lockerr.ErrNoContext
+		return -1, none, err
 	}
-	ended := tellAll(futures)
-	winner, value, err := -1, none, error(nil)
 	for range futures {
-		select {
-		case i := <-ended:
-			if value, err = futures[i].Result(); err == nil {
-				winner = i
+		ended, value, why := next()
+		if why == nil {
+			for _, f := range futures {
+				if f != futures[ended] { // the same future may be there twice
+					f.Abandon()
+				}
 			}
-		case <-ctx.Done():
-			err = lockerr.Wrap(ErrPending, context.Cause(ctx))
+			return ended, value, nil
 		}
-		if winner >= 0 || ctx.Err() != nil {
+		if err = why; ended < 0 || ctx.Err() != nil {
 			break
 		}
 	}
-	for _, f := range futures {
-		if winner < 0 || f != futures[winner] { // the same future may be there twice
-			f.Abandon()
-		}
-	}
-	if winner < 0 {
-		return -1, none, err
-	}
-	return winner, value, nil
+	abandonAll(futures)
+	return -1, none, err
 }

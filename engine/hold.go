@@ -151,6 +151,8 @@ func (l *Hold) UnlockAsync() *Future[struct{}] {
 	return f
 }
 
+func (l *Hold) giveBack() { l.h.unlockAsync(false) }
+
 // Extend makes a fixed lease last d from now, if that is longer than what is left of
 // it: it never shortens a lease. It waits for the server's answer as long as ctx lives,
 // but at most Config.CommandTimeout, and Config.AckTimeout on top of that if replicas must

@@ -293,7 +293,6 @@ func (e *Engine) newUnlocking(async bool) *unlocking {
 
 func (u *unlocking) executor() *executor.Executor { return &u.eng.exec }
 func (u *unlocking) abandon()                     {} // a release is never taken back
-func (u *unlocking) drop(struct{})                {}
 
 // Deliver implements driver.Unlocker.
 func (u *unlocking) Deliver() {

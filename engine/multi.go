@@ -151,7 +151,7 @@ func (all *several) acquire(ctx context.Context, opts []Option, once bool) (h *H
 	var seen *observation
 	if e := all.engine(); e.isObserved() {
 		ctx, seen = e.observe(ctx, all.acquisition(once), false)
-		defer finishSync(seen, &h, &err, dropHold)
+		defer finishSync(seen, &h, &err)
 	}
 	var done <-chan struct{}
 	if ctx != nil {

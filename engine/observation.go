@@ -208,11 +208,11 @@ func (o *observation) finishAsync(err error) {
 
 // finishSync is finish for a caller who waits, deferred: also if the context is the user's, and has
 // panicked. If the Observer panics, nobody gets what was granted, so it is given back.
-func finishSync[T any](o *observation, granted **T, err *error, giveBack func(*T)) {
+func finishSync[T any](o *observation, granted **T, err *error) {
 	through := false
 	defer func() {
 		if !through && *granted != nil {
-			giveBack(*granted)
+			drop(*granted)
 		}
 	}()
 	why := *err
@@ -229,8 +229,6 @@ func finishFuture[T any](o *observation, fut **Future[T]) {
 		o.finish(notAcquired(o.Name, lockerr.ErrAbandoned))
 	}
 }
-
-func dropHold(h *Hold) { h.h.unlockAsync(false) }
 
 // over notes that the hold has ended, and reports it unless Lock or an Unlock does. Nothing is reported of what
 // failed and was granted anyway. at is 0 if the time is not known. o may be nil, and any lock may be held.

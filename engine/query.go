@@ -289,7 +289,6 @@ func (q *query[T]) Over() bool {
 
 func (q *query[T]) executor() *executor.Executor { return &q.home.exec }
 func (q *query[T]) abandon()                     {}
-func (q *query[T]) drop(T)                       {}
 
 // answer is the synchronous half: it waits for the answer or for the context.
 func (q *query[T]) answer(ctx context.Context) (T, error) {

@@ -240,7 +240,7 @@ func (h *severalHold) onResult(i int, l *Hold, err error) {
 		refusal = quorum.RefusalOf(err.(*NotAcquiredError).Err)
 	} else if v, err = h.bind(i, l); v == nil {
 		refusal = quorum.EndedBefore(endOf(i, err))
-		l.h.unlockAsync(false)
+		l.giveBack()
 	}
 	var do quorum.Ready
 	h.mu.Lock()
@@ -388,5 +388,4 @@ func (h *severalHold) Over() bool {
 
 func (h *severalHold) executor() *executor.Executor { return &h.eng.exec }
 
-func (h *severalHold) abandon()     { h.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
-func (h *severalHold) drop(l *Hold) { l.h.unlockAsync(false) }
+func (h *severalHold) abandon() { h.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }

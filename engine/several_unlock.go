@@ -33,7 +33,6 @@ type oneUnlock struct {
 
 func (u *severalUnlock) executor() *executor.Executor { return &u.of.eng.exec }
 func (u *severalUnlock) abandon()                     {} // a release is never taken back
-func (u *severalUnlock) drop(struct{})                {}
 
 // unlock returns when all locks have been released, or a majority of the servers, as nobody needs more; the
 // releases at the others go on in the background.
