@@ -58,7 +58,7 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool, seen *observati
 		x.MaxHold, x.MinHold = o.maxHold, o.minHold
 	}
 	if o.backoffGiven {
-		a.More().Backoff = o.backoff
+		a.More().Backoff = lock.Backoff(o.backoff)
 	}
 	if o.origin != nil {
 		a.More().Origin = o.origin

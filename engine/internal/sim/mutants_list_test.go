@@ -62,7 +62,7 @@ var mutants = []mutant{
 	{"internal/lock/hold.go", "\treturn min(h.OwnUntil(), h.Parent.Until())\n", "\treturn h.OwnUntil()\n", "a re-entry lasts no longer than its hold"},
 	{"internal/lock/hold.go", "\t\treturn min(h.OwnUntil(), h.ValidUntil())\n", "\t\treturn h.ValidUntil()\n", "a hold that ended is past, whatever its grant has left"},
 	// NonReentrant.
-	{"options.go", "(nonReentrant) apply(o *options)               { o.nonReentrant = true }", "(nonReentrant) apply(o *options)               { _ = o }", "who has the lock is refused"},
+	{"options.go", "func(o *options, _ none) { o.nonReentrant = true }", "func(o *options, _ none) { _ = o }", "who has the lock is refused"},
 	{"hold.go", "\tcase parent == nil:\n\t\treturn nil\n", "\tcase parent == nil && !o.nonReentrant:\n\t\treturn nil\n\tcase parent == nil:\n\t\treturn ErrReentry\n", "who does not have it is not"},
 	{"hold.go", "for ; c != nil && c.hold != nil; c = c.outer {\n\t\th := c.hold.h.find", "for ; c != nil; c = c.outer {\n\t\th := c.hold.h.find", "nor is who is detached from the hold"},
 	{"hold.go", "ok := found != nil && found.Entry.Name == k.Name", "ok := found != nil", "nor who has another lock"},
@@ -104,7 +104,7 @@ var mutants = []mutant{
 	{"internal/quorum/count.go", "return values[len(values)-need]", "return values[len(values)-1]", "several locks are valid until too few are left"},
 	{"internal/quorum/machine.go", "\t\tdo.Give = append(do.Give, v)\n\tdefault:", "\tdefault:", "a vote that comes too late for its attempt is given back"},
 	{"internal/quorum/attempt.go", "\t\tif m.out == 0 {\n\t\t\tm.fail(m.failure(), do)\n\t\t}", "", "one that is given up has an end"},
-	{"internal/quorum/membership.go", "\tcase all < m.Need():", "\tcase false:", "it is lost when too few are left"},
+	{"internal/quorum/membership.go", "\tcase m.Ending != nil || all < m.Need():", "\tcase m.Ending != nil:", "it is lost when too few are left"},
 	{"internal/quorum/membership.go", "\t\tp.Vote.Joined = now\n", "\t\t_ = now\n", "rare: a vote that joins does not count for the time before"},
 	{"internal/quorum/membership.go", "\t\tm.setDue(m.Port.Now().Add(m.Renewal), do)\n", "", "rare: a server that missed the lock is asked again at each renewal"},
 	{"several_acquire.go", "\t\tv.hold.unlockAsync(false)\n", "", "votes are given back"},
@@ -218,7 +218,7 @@ var mutants = []mutant{
 	{"internal/lock/sleep.go", "d := min(b.First<<w.tries, b.Most)", "d := b.First << w.tries", "rare: no pause is longer than Backoff says"},
 	{"internal/lock/sleep.go", "\tw.tries = min(w.tries+1, 10)", "\tw.tries = 0", "waiters poll less and less often"},
 	{"internal/lock/sleep.go", "return min(d/2+w.res.Shard.Draw(d), ttl)", "return max(d, ttl)", "they do not sleep until the lease ends"},
-	{"acquire.go", "\t\ta.More().Backoff = o.backoff\n", "\t\t_ = o.backoff\n", "they poll as Backoff says"},
+	{"acquire.go", "\t\ta.More().Backoff = lock.Backoff(o.backoff)\n", "\t\t_ = o.backoff\n", "they poll as Backoff says"},
 	{"internal/kind/kind.go", "\tif k.Polls() {\n", "\tif false {\n", "a release is announced nowhere"},
 	{"internal/lock/subscription.go", "!polls && w.Listen()", "(!polls || w.tries > 2) && w.Listen()", "who polls does not subscribe"},
 	// FencedMutex.
