@@ -23,8 +23,8 @@ import (
 // not pure about it. Its end comes with the end of one of its locks, which has a vote among its contexts. So it comes
 // before the release of that lock, and before others can have it.
 //
-// mu is taken without any other lock, and under it only those that say whether a server has a connection:
-// what is to be done is noted in a Ready, and done after it. It leads to no Hold: one that was dropped can be
+// mu is taken without any other lock, and under it only those of the timers and those that say whether a server has
+// a connection: what is to be done is noted in a Ready, and done after it. It leads to no Hold: one that was dropped can be
 // noticed.
 type severalHold struct {
 	driver.Pending
@@ -158,8 +158,20 @@ func (h *severalHold) soon(do *quorum.Ready) {
 
 // apply gives the lock back, and does what a transition has left to be done.
 func (h *severalHold) apply(do *quorum.Ready) {
-	h.mu.Unlock()
+	h.unlockMu(do)
 	h.soon(do)
+}
+
+// unlockMu gives the lock back after a transition, with the timer as that wants it.
+func (h *severalHold) unlockMu(do *quorum.Ready) {
+	switch timers := h.eng.table.Timers; {
+	case !do.Timer:
+	case h.Due == 0:
+		timers.Cancel(&h.timer.Timer)
+	default:
+		timers.Schedule(&h.timer.Timer, h.Due)
+	}
+	h.mu.Unlock()
 }
 
 // run does what a transition has left to be done. In the first attempt of a future, mayOverflow: its caller can try
@@ -187,9 +199,6 @@ func (h *severalHold) run(do *quorum.Ready, mayOverflow bool) {
 	}
 	for _, one := range do.Ask {
 		h.enqueue(one.Member, one.Try.(*acquisition), mayOverflow)
-	}
-	if do.Timer {
-		h.setTimer()
 	}
 	if do.List && !h.List() {
 		h.Cancel(lockerr.Cancel{Cause: ErrClosed})
@@ -246,29 +255,6 @@ func (h *severalHold) onResult(i int, l *Hold, err error) {
 	h.mu.Lock()
 	h.Reply(i, v, refusal, &do)
 	h.apply(&do)
-}
-
-// setTimer has tick called when it is due. Two transitions may be here at the same time: the later Due
-// is what both end with.
-func (h *severalHold) setTimer() {
-	for due := h.due(); ; {
-		if due == 0 {
-			h.eng.table.Timers.Cancel(&h.timer.Timer)
-		} else {
-			h.eng.table.Timers.Schedule(&h.timer.Timer, due)
-		}
-		again := h.due()
-		if again == due {
-			return
-		}
-		due = again
-	}
-}
-
-func (h *severalHold) due() clock.Instant {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.Due
 }
 
 // tick goes on when the time of the stage is over.
@@ -346,7 +332,7 @@ func (v *vote) End(why error) {
 			h.unwatchLocked()
 		}
 	}
-	h.mu.Unlock()
+	h.unlockMu(&do)
 	defer h.soon(&do) // even if a context of the user's panics
 	if ended {
 		h.endContexts() // or waits for it

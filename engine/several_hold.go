@@ -187,10 +187,8 @@ func (h *severalHold) endContexts() {
 	driver.EndAll(contexts.InOrder(), why)
 }
 
-// endsSoon reports whether endContexts takes a moment only.
+// endsSoon reports whether endContexts takes a moment only. The caller holds mu.
 func (h *severalHold) endsSoon() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	select {
 	case <-h.done:
 		return true

@@ -61,7 +61,6 @@ func (h *severalHold) unlockAsync(byUser bool) *Future[struct{}] {
 // unlockAll ends what was made of the locks, and then releases them: soon, or on a goroutine. Some are live for a
 // moment more, though the user may have let go of the Hold.
 func (h *severalHold) unlockAll(byUser bool) *severalUnlock {
-	soon := byUser && h.endsSoon()
 	_ = h.err() // it may have ended by the clock
 	u := &severalUnlock{of: h}
 	u.fut.source = u
@@ -84,7 +83,8 @@ func (h *severalHold) unlockAll(byUser bool) *severalUnlock {
 	}
 	u.count = quorum.Count{Members: len(u.votes), Need: h.Need(), Pending: len(u.votes)}
 	h.unlocked = cmp.Or(h.unlocked, u)
-	h.mu.Unlock()
+	soon := byUser && len(u.votes) > 0 && h.endsSoon()
+	h.unlockMu(&do)
 	for _, v := range u.votes {
 		hold := voteOf(v).hold
 		one := oneUnlock{hold.home().newUnlocking(true), hold}
