@@ -111,22 +111,21 @@ func (e *Engine) connected() (n int, downSince map[string]time.Time) {
 
 // inside is what the world may look at: see env.Env.
 func (e *Engine) inside() (in env.Snapshot) {
+	add := func(name string, urgent bool, view any) {
+		in.Names++
+		if urgent {
+			in.Urgent++
+		}
+		in.States = append(in.States, fmt.Sprintf("%q: %+v", name, view))
+	}
 	for i := range e.table.Shards() {
 		sh := &e.table.Shards()[i]
 		sh.Lock()
 		for _, r := range sh.Locks.All() {
-			in.Names++
-			if r.Urgent() {
-				in.Urgent++
-			}
-			in.States = append(in.States, fmt.Sprintf("%q: %+v", r.Name, r.View()))
+			add(r.Name, r.Urgent(), r.View())
 		}
 		for _, c := range sh.Counts() {
-			in.Names++
-			if c.Urgent() {
-				in.Urgent++
-			}
-			in.States = append(in.States, fmt.Sprintf("%q: %+v", c.Name, c.View()))
+			add(c.Name, c.Urgent(), c.View())
 		}
 		sh.Unlock()
 	}
