@@ -58,8 +58,7 @@ type counterOp[T any] struct {
 	count   counterHandle
 	eng     *Engine
 	fut     Future[T]
-	ended   <-chan struct{} // of a caller who waits: the Done of its context
-	permits *permits        // that it was granted
+	permits *permits // that it was granted
 }
 
 func newCounterOp[T any](c counterHandle, r counterSpec[T]) *counterOp[T] {
@@ -87,9 +86,6 @@ func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T
 	}
 	e := a.eng
 	a.Since = e.clock.Stamp()
-	if waits {
-		a.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
-	}
 	a.Begin(ctx, &a.CounterOp, e.table.At(c.route), bounds, !waits) // from here on it may be given up
 	a.Shard.Lock()
 	switch {
@@ -144,12 +140,7 @@ func (a *counterOp[T]) check(ctx context.Context) (b driver.Bounds, err error) {
 }
 
 // await is the synchronous half: it waits for the verdict or for the context.
-func (a *counterOp[T]) await(ctx context.Context) (T, error) {
-	if !a.fut.complete.Load() {
-		a.Await(ctx, a.ended, a.fut.Done(), a.fut.Abandon)
-	}
-	return a.fut.Result()
-}
+func (a *counterOp[T]) await(ctx context.Context) (T, error) { return a.fut.await(ctx, &a.Pending) }
 
 // The methods below implement counter.OpPort.
 

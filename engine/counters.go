@@ -129,7 +129,7 @@ type Permits struct {
 type permits struct {
 	counter.Permits
 	count counterHandle
-	done  chan struct{}
+	done  doneChan
 	seen  *observation // nil: nobody observes
 }
 
@@ -151,13 +151,7 @@ func (p *Permits) Done() <-chan struct{} {
 	in := p.p
 	in.lock()
 	defer in.unlock()
-	if in.done == nil {
-		in.done = make(chan struct{})
-		if in.err() != nil {
-			close(in.done)
-		}
-	}
-	return in.done
+	return in.done.get(in.err() != nil)
 }
 
 // Err returns nil while they are held, ErrReleased after Release was called, and a *LostError
@@ -178,7 +172,7 @@ func (p *Permits) Release(ctx context.Context) error {
 	if ctx == nil { // then nothing bounds the waiting; and permits must not stay taken for that
 		err = p.p.count.about(lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext))
 	} else {
-		a.ended = ctx.Done()
+		a.Pending.Done = ctx.Done()
 		_, err = a.await(ctx)
 	}
 	if ends {
@@ -230,9 +224,7 @@ func (p *permits) named(err error) error {
 
 // Ended implements counter.PermitsPort.
 func (p *permits) Ended() {
-	if p.done != nil {
-		close(p.done)
-	}
+	p.done.close()
 	p.seen.over(lossOf(p.err()), 0)
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/redact"
@@ -25,7 +26,7 @@ type Future[T any] struct {
 	abandoned bool
 	value     T
 	err       error
-	done      chan struct{} // made by the first Done
+	done      doneChan
 	after     *after[T]
 }
 
@@ -66,13 +67,28 @@ func drop(value any) {
 func (f *Future[T]) Done() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.done == nil {
-		f.done = make(chan struct{})
-		if f.complete.Load() {
-			close(f.done)
+	return f.done.get(f.complete.Load())
+}
+
+// doneChan is a channel that is made when somebody asks for it, and closed when its owner is done.
+type doneChan struct{ c chan struct{} }
+
+// get returns the channel. is says whether the owner is done.
+func (d *doneChan) get(is bool) <-chan struct{} {
+	if d.c == nil {
+		d.c = make(chan struct{})
+		if is {
+			close(d.c)
 		}
 	}
-	return f.done
+	return d.c
+}
+
+// close is called once, when the owner is done.
+func (d *doneChan) close() {
+	if d.c != nil {
+		close(d.c)
+	}
 }
 
 // Result returns the result, or ErrPending. It never blocks.
@@ -185,9 +201,7 @@ func (f *Future[T]) resolve(value T, err error) {
 	}
 	f.value, f.err = value, err
 	f.complete.Store(true)
-	if f.done != nil {
-		close(f.done)
-	}
+	f.done.close()
 	var direct func(T, error)
 	call := false
 	if f.after != nil {
@@ -205,6 +219,14 @@ func (f *Future[T]) resolve(value T, err error) {
 	if unwanted {
 		drop(value)
 	}
+}
+
+// await is the synchronous half of a pending operation, whose future this is.
+func (f *Future[T]) await(ctx context.Context, op *driver.Pending) (T, error) {
+	if !f.complete.Load() {
+		op.Await(ctx, f.Done(), f.Abandon)
+	}
+	return f.Result()
 }
 
 // onComplete has fn called on the goroutine that completes the future, perhaps an event

@@ -153,16 +153,11 @@ func (all *several) acquire(ctx context.Context, opts []Option, once bool) (h *H
 		ctx, seen = e.observe(ctx, all.acquisition(once), false)
 		defer finishSync(seen, &h, &err)
 	}
-	var done <-chan struct{}
-	if ctx != nil {
-		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
-	}
 	op, fut, err := all.begin(ctx, opts, once, false, seen)
 	if err != nil {
 		return nil, err
 	}
-	op.Await(ctx, done, fut.Done(), fut.Abandon)
-	return fut.Result()
+	return fut.await(ctx, op)
 }
 
 func (all *several) acquireAsync(ctx context.Context, opts []Option, once bool) (fut *Future[*Hold]) {

@@ -17,9 +17,10 @@ import (
 // Pending is what an acquisition of several locks, an operation on a count and a query have in common: what may
 // end them before they have their result.
 type Pending struct {
-	of     PendingOwner // nil before Begin
-	on     []*Table     // of all servers, each once; the wheel of the first serves all of them
-	one    [1]*Table    // room for on: most have one
+	Done   <-chan struct{} // of the context of a caller who waits; nil: that is not asked
+	of     PendingOwner    // nil before Begin
+	on     []*Table        // of all servers, each once; the wheel of the first serves all of them
+	one    [1]*Table       // room for on: most have one
 	watch  ctxwatch.Slot[*Pending]
 	bounds Bounds
 	limit  wheel.Timer   // of Bounds.Wait
@@ -52,7 +53,7 @@ func (t *Table) At(route uint64) iter.Seq2[*Table, uint64] {
 }
 
 // Begin arranges for what may end it; the tables are not told before List. If nobody waits for it, its
-// context ends it.
+// context ends it; a caller who waits calls Await. ctx may be the user's own, and panic.
 func (t *Pending) Begin(ctx context.Context, of PendingOwner, at iter.Seq2[*Table, uint64], b Bounds, async bool) {
 	t.of, t.bounds, t.on = of, b, t.one[:0]
 	for table := range at {
@@ -63,6 +64,8 @@ func (t *Pending) Begin(ctx context.Context, of PendingOwner, at iter.Seq2[*Tabl
 	home := t.on[0]
 	if async {
 		home.Pending.watches.Join(ctx, t)
+	} else {
+		t.Done = ctx.Done()
 	}
 	if b.Wait != 0 {
 		t.limit.Init(t)
@@ -147,10 +150,10 @@ func (t *Pending) Unlist() {
 // ListedFor is how long ago it was listed first.
 func (t *Pending) ListedFor() time.Duration { return t.on[0].World.Clock.Now().Sub(t.since) }
 
-// Await is the synchronous half: it waits for the end or for the context, whose Done is done.
-func (t *Pending) Await(ctx context.Context, done, ended <-chan struct{}, abandon func()) {
+// Await is the synchronous half: it waits for the end or for the context.
+func (t *Pending) Await(ctx context.Context, ended <-chan struct{}, abandon func()) {
 	wait := t.on[0].World.Wait
-	if wait(ended, done, nil) == 0 {
+	if wait(ended, t.Done, nil) == 0 {
 		return
 	}
 	t.GiveUp(ctxwatch.CancelOrPanic(ctx, func() {
