@@ -174,25 +174,17 @@ func (h *severalHold) NotAcquired(f quorum.Failure) error {
 	if h.Policy == quorum.All {
 		name = h.all.locks[f.One.Member].name
 	}
-	why := &noMajority{of: len(h.all.locks), granted: f.Granted}
 	switch f.Is {
-	case quorum.EngineIsClosed:
+	case ErrClosed:
 		return notAcquired(name, ErrClosed)
-	case quorum.OneRefused:
+	case nil:
 		one := f.One.Why
 		if f.Stop != nil {
 			one = f.Stop.Err(lockerr.Parts(one)...)
 		}
 		return notAcquired(name, one)
-	case quorum.NoAnswer:
-		why.is = lockerr.ErrEarly
-	case quorum.IsHeld:
-		why.is = ErrHeld
-	case quorum.IsUnavailable:
-		why.is = ErrUnavailable
-	case quorum.IsRefused:
-		why.is = f.One.Why
 	}
+	why := &noMajority{is: f.Is, of: len(h.all.locks), granted: f.Granted}
 	for _, one := range f.Each {
 		text := one.Why
 		is := lockerr.Parts(text)

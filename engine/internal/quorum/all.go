@@ -163,13 +163,13 @@ func (m *Machine) failOne(one MemberResult, stop *lockerr.Cancel, do *Ready) {
 	if m.stop != nil && m.stop.Away != nil {
 		stop = m.stop
 	}
-	m.fail(Failure{Is: OneRefused, One: one, Stop: stop}, do)
+	m.fail(Failure{One: one, Stop: stop}, do)
 }
 
 // failStopped ends one that was given up between two attempts, with what the latest was told.
 func (m *Machine) failStopped(latest MemberResult, do *Ready) {
 	if m.stop.Cause == lockerr.ErrClosed {
-		m.fail(Failure{Is: EngineIsClosed, One: latest}, do)
+		m.fail(Failure{Is: lockerr.ErrClosed, One: latest}, do)
 		return
 	}
 	m.failOne(latest, m.stop, do)

@@ -11,10 +11,10 @@ import (
 
 // Failure is why the lock was not acquired.
 type Failure struct {
-	Is      Cause
-	TTL     time.Duration   // if IsHeld
-	One     MemberResult    // if IsRefused, or OneRefused
-	Stop    *lockerr.Cancel // it was given up; if OneRefused: and that is to be said
+	Is      error           // what is true of the whole: see Count.Cause; of a MultiLock nil: what One has said
+	TTL     time.Duration   // if it is held by others
+	One     MemberResult    // of a MultiLock
+	Stop    *lockerr.Cancel // it was given up; of a MultiLock: and that is to be said
 	Granted int             // members that have granted it
 	Each    []MemberResult  // the others
 }
@@ -29,6 +29,7 @@ type MemberResult struct {
 func (m *Machine) failure() Failure {
 	f := Failure{Stop: m.stop}
 	c := Count{Members: len(m.Members), Need: m.Need()}
+	var said error
 	var ttls []time.Duration
 	for i := range m.Members {
 		p := &m.Members[i]
@@ -50,13 +51,13 @@ func (m *Machine) failure() Failure {
 			if p.refusal.State == Held {
 				ttls = append(ttls, p.refusal.TTL)
 			} else if p.refusal.State == Unknown {
-				f.One = one
+				said = one.Why
 			}
 		}
 		f.Each = append(f.Each, one)
 	}
 	f.Granted = c.Granted
-	if f.Is = c.Cause(m.Once, m.stop); f.Is == IsHeld {
+	if f.Is = c.Cause(m.Once, m.stop, said); f.Is == lockerr.ErrHeld {
 		slices.Sort(ttls)
 		f.TTL = ttls[len(ttls)-1]
 		if spare := c.spare(); len(ttls) > spare {

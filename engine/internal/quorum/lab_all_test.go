@@ -191,7 +191,7 @@ func (k *taker) NewTry(i int, waits bool) Try {
 func (k *taker) NotAcquired(f Failure) error {
 	k.of = k.wants[f.One.Member].name
 	why := f.One.Why
-	if f.Is == EngineIsClosed {
+	if f.Is == lockerr.ErrClosed {
 		return lockerr.ErrClosed
 	}
 	if f.Stop != nil {

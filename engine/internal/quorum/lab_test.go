@@ -300,9 +300,9 @@ func (l *lab) hasVotes(want ...int) {
 }
 
 // failedWith returns the failure of one that has failed.
-func (l *lab) failedWith(is Cause) Failure {
+func (l *lab) failedWith(is error) Failure {
 	l.t.Helper()
 	l.must(l.Stage == Over && len(l.failed) == 1 && l.won == 0, "stage %d, failed %+v, won %d", l.Stage, l.failed, l.won)
-	l.must(l.failed[0].Is == is, "failed with %+v, want cause %d", l.failed[0], is)
+	l.must(l.failed[0].Is == is, "failed with %+v, want %v", l.failed[0], is)
 	return l.failed[0]
 }
