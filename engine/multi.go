@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"weak"
 
 	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
@@ -200,52 +201,53 @@ func (all *several) begin(ctx context.Context, opts []Option, once, async bool, 
 	if all == nil {
 		return nil, nil, notAcquired("", lockerr.Invalid("the zero MultiLock or the zero QuorumLock: get one from Multi, Engine.Many or RedLock"))
 	}
-	o, held, parents, failed, err := all.check(ctx, opts, once)
-	if err != nil {
+	h := &severalHold{eng: all.engine(), all: all, seen: seen}
+	if failed, err := h.check(ctx, opts, once); err != nil {
 		return nil, nil, failed.failEarly(err)
 	}
-	q, fut := all.start(ctx, o, held, parents, once, async, seen)
-	return &q.Pending, fut, nil
+	return &h.Pending, h.start(ctx, once, async), nil
 }
 
-// check is begin without the beginning. If it fails it names the lock because of which.
-func (all *several) check(ctx context.Context, opts []Option, once bool) (o options, held *heldContext, parents []*lockHold, failed Mutex, err error) {
+// check is begin without the beginning: it notes the options, and what the context carries. If it fails it names the
+// lock because of which.
+func (h *severalHold) check(ctx context.Context, opts []Option, once bool) (failed Mutex, err error) {
+	all := h.all
 	switch {
 	case all.err != nil:
-		return o, nil, nil, all.failed, all.err
+		return all.failed, all.err
 	case ctx == nil:
-		return o, nil, nil, all.failed, lockerr.ErrNoContext
+		return all.failed, lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return o, nil, nil, all.failed, ctxwatch.CancelOf(ctx).NotAskedErr()
+		return all.failed, ctxwatch.CancelOf(ctx).NotAskedErr()
 	}
 	var last *Engine
-	held, parents = heldIn(ctx), make([]*lockHold, len(all.locks))
+	held, parents := heldIn(ctx), make([]*lockHold, len(all.locks))
 	for i, m := range all.locks {
-		e := m.home
-		if e != last { // its margin may be another
-			if e.table.Closing() {
-				return o, nil, nil, m, ErrClosed // a majority without it would have to end with it
+		if m.home != last { // its margin may be another
+			if m.home.table.Closing() {
+				return m, ErrClosed // a majority without it would have to end with it
 			}
-			if o, err = e.resolve(opts, once, m); err != nil {
-				return o, nil, nil, m, err
+			if h.opts, err = m.home.resolve(opts, once, m); err != nil {
+				return m, err
 			}
-			last = e
+			last = m.home
 		}
-		if all.policy == quorum.Majority && o.leaseGiven && o.lease <= drift(o.lease) {
-			return o, nil, nil, m, lockerr.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
+		if o := &h.opts; all.policy == quorum.Majority && o.leaseGiven && o.lease <= drift(o.lease) {
+			return m, lockerr.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
 		}
-		parents[i] = held.carried(e, m.key)
-		if err := m.reenters(parents[i], o); err != nil {
-			return o, nil, nil, m, err
+		parents[i] = held.carried(m.home, m.key)
+		if err := m.reenters(parents[i], h.opts); err != nil {
+			return m, err
 		}
 	}
-	if o.minGiven {
-		return o, nil, nil, all.failed, lockerr.Invalid("MinHold does not go with several locks: one that is given back would stay taken")
+	if h.opts.minGiven {
+		return all.failed, lockerr.Invalid("MinHold does not go with several locks: one that is given back would stay taken")
 	}
-	if e := all.engine(); e != nil {
-		o.origin = e.originOf(held)
+	h.opts.origin = h.eng.originOf(held)
+	if slices.ContainsFunc(parents, func(one *lockHold) bool { return one != nil }) {
+		h.parents, h.held = parents, weak.Make(held)
 	}
-	return o, held, parents, failed, nil
+	return failed, nil
 }
 
 // Do takes all the locks, runs fn and releases them; see Mutex.Do.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 	"weak"
@@ -48,29 +47,26 @@ type severalHold struct {
 	unlocked *severalUnlock   // by Unlock
 }
 
-// start starts to ask for the locks. It does not block. parents are those that held carries.
-func (all *several) start(ctx context.Context, o options, held *heldContext, parents []*lockHold, once, async bool, seen *observation) (*severalHold, *Future[*Hold]) {
-	h := &severalHold{eng: all.engine(), all: all, opts: o, seen: seen, votes: make([]vote, len(all.locks)), done: make(chan struct{}), left: 1}
+// start starts to ask for the locks. It does not block.
+func (h *severalHold) start(ctx context.Context, once, async bool) *Future[*Hold] {
+	all, fut := h.all, &Future[*Hold]{source: h}
+	h.fut, h.votes, h.done, h.left = fut, make([]vote, len(all.locks)), make(chan struct{}), 1
 	if all.policy == quorum.All { // each ends the whole
 		h.left = len(all.locks)
 	}
 	cfg := quorum.Config{Policy: all.policy, Order: all.order, Once: once}
-	if o.lease == 0 {
+	if h.opts.lease == 0 {
 		cfg.Renewal = h.eng.cfg.Lease / 3
 	}
 	h.Init(h, len(all.locks), cfg)
-	fut := &Future[*Hold]{source: h}
-	h.fut = fut
 	h.timer.Init(h.tick)
+	bounds := h.opts.bounds(h.Need())
 	h.opts.waitGiven, h.opts.outageGiven = false, false // they bound the whole
-	if slices.ContainsFunc(parents, func(one *lockHold) bool { return one != nil }) {
-		h.parents, h.held = parents, weak.Make(held)
-	}
 	var do quorum.Ready
 	h.Machine.Begin(&do)
-	h.Pending.Begin(ctx, h, all.tables, o.bounds(h.Need()), async) // from here on it may be given up
+	h.Pending.Begin(ctx, h, all.tables, bounds, async) // from here on it may be given up
 	h.run(&do, async)
-	return h, fut
+	return fut
 }
 
 // tables are those of the locks, with the routes of their names.

@@ -67,7 +67,7 @@ var mutants = []mutant{
 	{"hold.go", "for ; c != nil && c.hold != nil; c = c.outer {\n\t\th := c.hold.h.find", "for ; c != nil; c = c.outer {\n\t\th := c.hold.h.find", "nor is who is detached from the hold"},
 	{"hold.go", "ok := found != nil && found.Entry.Name == k.Name", "ok := found != nil", "nor who has another lock"},
 	{"hold.go", "\t\tfound := h.InnermostLive()\n", "\t\tfound := &h.Hold\n", "nor who had it"},
-	{"multi.go", "m.reenters(parents[i], o)", "m.reenters(parents[i], options{})", "of several locks each counts"},
+	{"multi.go", "m.reenters(parents[i], h.opts)", "m.reenters(parents[i], options{})", "of several locks each counts"},
 	// Batches.
 	{"internal/lock/reply.go", "\tr.batchReplied(c, o, rd)\n", "", "rare: what a command has taken along is settled"},
 	{"internal/lock/next.go", "n < maxBatch && r.hold == nil && r.mayTake(first)", "n < maxBatch && r.mayTake(first)", "survives: while there is a hold nobody tries"},
