@@ -190,10 +190,7 @@ func (q *query[T]) wait(why error) {
 	pause := q.pause
 	q.pause = min(2*pause, 100*time.Millisecond)
 	q.mu.Unlock()
-	if !q.List() { // nobody would end the pause
-		q.Cancel(lockerr.Cancel{Cause: ErrClosed})
-		return
-	}
+	q.List() // nobody else would end the pause when the engine closes
 	q.home.table.Timers.Schedule(&q.retry.Timer, q.home.clock.Now().Add(pause))
 	if q.Over() { // meanwhile: who ended it may have been here first
 		q.home.table.Timers.Cancel(&q.retry.Timer)

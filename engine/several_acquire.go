@@ -196,8 +196,8 @@ func (h *severalHold) run(do *quorum.Ready, mayOverflow bool) {
 	for _, one := range do.Ask {
 		h.enqueue(one.Member, one.Try.(*acquisition), mayOverflow)
 	}
-	if do.List && !h.List() {
-		h.Cancel(lockerr.Cancel{Cause: ErrClosed})
+	if do.List {
+		h.List()
 	}
 	if do.Withdraw {
 		var next quorum.Ready

@@ -124,9 +124,9 @@ func (t *Pending) Finish() {
 func (t *Pending) WatchSlot() *ctxwatch.Slot[*Pending] { return &t.watch }
 func (t *Pending) GiveUp(s lockerr.Cancel) bool        { return t.of.Cancel(s) }
 
-// List lets all of its tables end it; it reports whether none has closed. The lock that it
+// List lets all of its tables end it, which one that has closed does at once. The lock that it
 // waits for hears of one only.
-func (t *Pending) List() bool {
+func (t *Pending) List() {
 	open := true
 	if t.since == 0 {
 		t.since = t.on[0].World.Clock.Stamp()
@@ -134,10 +134,12 @@ func (t *Pending) List() bool {
 	for _, table := range t.on {
 		open = table.Pending.add(t) && open
 	}
+	if !open {
+		t.GiveUp(lockerr.Cancel{Cause: lockerr.ErrClosed})
+	}
 	if t.of.Over() { // cancelled meanwhile: Finish may have been here first
 		t.Unlist()
 	}
-	return open
 }
 
 // Unlist undoes List.
