@@ -44,7 +44,7 @@ func (f *Future[T]) callbacks() *after[T] {
 	return f.after
 }
 
-// source is what a future belongs to.
+// source is what a future belongs to: an operation that can be given up, or the Engine.
 type source interface {
 	// executor runs callbacks.
 	executor() *executor.Executor
@@ -176,18 +176,17 @@ func (f *Future[T]) Format(s fmt.State, verb rune) {
 	redact.Format(s, verb, text)
 }
 
-// failedSource is the source of a future that failed before anything was begun.
-type failedSource struct{ exec *executor.Executor }
+// The methods below make an Engine the source of futures. What it does otherwise, such as a release, is not taken back.
 
-func (s failedSource) executor() *executor.Executor { return s.exec }
-func (failedSource) abandon()                       {}
+func (e *Engine) executor() *executor.Executor { return &e.exec }
+func (e *Engine) abandon()                     {}
 
 // failedFuture is a future that failed before anything was begun; e may be nil.
 func failedFuture[T any](e *Engine, err error) *Future[T] {
 	if e == nil {
 		e = noEngine() // for its executor
 	}
-	f := &Future[T]{source: failedSource{&e.exec}}
+	f := &Future[T]{source: e}
 	var none T
 	f.resolve(none, err)
 	return f

@@ -10,7 +10,6 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
-	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -270,7 +269,6 @@ type unlocking struct {
 	lock.Unlock
 	fut   Future[struct{}] // what UnlockAsync returns
 	ready chan struct{}    // what Unlock waits on: one token; nil for UnlockAsync
-	eng   *Engine
 }
 
 func newPooledUnlocking() any {
@@ -283,13 +281,10 @@ func (e *Engine) newUnlocking(async bool) *unlocking {
 	if !async {
 		return e.unlockings.Get().(*unlocking)
 	}
-	u := &unlocking{eng: e}
-	u.Handle, u.fut.source = u, u
+	u := &unlocking{fut: Future[struct{}]{source: e}}
+	u.Handle = u
 	return u
 }
-
-func (u *unlocking) executor() *executor.Executor { return &u.eng.exec }
-func (u *unlocking) abandon()                     {} // a release is never taken back
 
 // Deliver implements driver.Unlocker.
 func (u *unlocking) Deliver() {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
-	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -72,11 +71,11 @@ const (
 // query; a caller who waits looks at that himself.
 func startQuery[T any](ctx context.Context, m Mutex, i querySpec[T], waits bool) *query[T] {
 	q := &query[T]{querySpec: i, home: m.home, route: m.route, pause: 5 * time.Millisecond}
-	q.fut.source = q
+	if q.home == nil {
+		q.home = noEngine() // for its executor
+	}
+	q.fut.source = q.home
 	if err := q.check(ctx, m); err != nil {
-		if q.home == nil {
-			q.home = noEngine() // for its executor
-		}
 		q.fut.resolve(q.result(resp.Value{}, err))
 		return q
 	}
@@ -275,12 +274,6 @@ func (q *query[T]) Over() bool {
 	defer q.mu.Unlock()
 	return q.stage == completed
 }
-
-// The methods below make it the source of its future. It holds nothing, and what it does is not
-// taken back.
-
-func (q *query[T]) executor() *executor.Executor { return &q.home.exec }
-func (q *query[T]) abandon()                     {}
 
 // answer is the synchronous half: it waits for the answer or for the context.
 func (q *query[T]) answer(ctx context.Context) (T, error) { return q.fut.await(ctx, &q.Pending) }

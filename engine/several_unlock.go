@@ -5,7 +5,6 @@ import (
 	"context"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
-	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
 )
@@ -30,9 +29,6 @@ type oneUnlock struct {
 	*unlocking
 	hold *lockHold
 }
-
-func (u *severalUnlock) executor() *executor.Executor { return &u.of.eng.exec }
-func (u *severalUnlock) abandon()                     {} // a release is never taken back
 
 // unlock returns when all locks have been released, or a majority of the servers, as nobody needs more; the
 // releases at the others go on in the background.
@@ -62,8 +58,7 @@ func (h *severalHold) unlockAsync(byUser bool) *Future[struct{}] {
 // moment more, though the user may have let go of the Hold.
 func (h *severalHold) unlockAll(byUser bool) *severalUnlock {
 	_ = h.err() // it may have ended by the clock
-	u := &severalUnlock{of: h}
-	u.fut.source = u
+	u := &severalUnlock{of: h, fut: Future[struct{}]{source: h.eng}}
 	var do quorum.Ready
 	h.mu.Lock()
 	h.unwatchLocked()
