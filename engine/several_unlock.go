@@ -80,11 +80,11 @@ func (h *severalHold) unlockAll(byUser bool) *severalUnlock {
 	h.unlocked = cmp.Or(h.unlocked, u)
 	soon := byUser && len(u.votes) > 0 && h.endsSoon()
 	h.unlockMu(&do)
-	for _, v := range u.votes {
+	u.each = make([]oneUnlock, len(u.votes))
+	for i, v := range u.votes {
 		hold := voteOf(v).hold
-		one := oneUnlock{hold.home().newUnlocking(true), hold}
-		one.fut.onComplete(u.oneEnded)
-		u.each = append(u.each, one)
+		u.each[i] = oneUnlock{hold.home().newUnlocking(true), hold}
+		u.each[i].fut.onComplete(u.oneEnded)
 	}
 	if u.ends {
 		defer h.seen.reportHoldEnd() // even if a context of the user's panics
