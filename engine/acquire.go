@@ -27,7 +27,7 @@ func newPooledAcquisition() any {
 	a := new(acquisition)
 	a.Init(a)
 	// Of a synchronous call nobody sees the future. Lock waits on its channel, for one token.
-	a.fut.done = make(chan struct{}, 1)
+	a.fut.done.c = make(chan struct{}, 1)
 	return a
 }
 
@@ -58,7 +58,7 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool, seen *observati
 		x.MaxHold, x.MinHold = o.maxHold, o.minHold
 	}
 	if o.backoffGiven {
-		a.More().Backoff = o.backoff
+		a.More().Backoff = lock.Backoff(o.backoff)
 	}
 	if o.origin != nil {
 		a.More().Origin = o.origin
@@ -71,10 +71,10 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool, seen *observati
 
 // free gives a synchronous acquisition back to the pool.
 func (a *acquisition) free() {
-	ready, extra, e := a.fut.done, a.Extra(), a.home()
+	ready, extra, e := a.fut.done.c, a.Extra(), a.home()
 	*a = acquisition{}
 	a.Init(a)
-	a.fut.done = ready
+	a.fut.done.c = ready
 	if extra != nil && extra.Observed != nil { // the next one needs it, too
 		*extra = lock.Extra{}
 		a.Keep(extra)
@@ -222,7 +222,7 @@ func (a *acquisition) Deliver() {
 		a.fut.resolve(a.fut.value, a.fut.err)
 		return
 	}
-	a.fut.done <- struct{}{}
+	a.fut.done.c <- struct{}{}
 }
 
 // cancel gives the acquisition up unless it has ended; it reports whether it did.
@@ -248,7 +248,7 @@ func (a *acquisition) cancel(s lockerr.Cancel) bool {
 // wait is the synchronous half: it waits for the verdict or for the context, whose Done
 // is done, and frees the acquisition.
 func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, error) {
-	ready := a.fut.done
+	ready := a.fut.done.c
 	select {
 	case <-ready:
 	default:
@@ -266,9 +266,9 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 // callerGone gives the acquisition up when the context of its caller has panicked.
 func (a *acquisition) callerGone() {
 	a.abandon()
-	a.home().world.Wait(a.fut.done, nil, nil)
+	a.home().world.Wait(a.fut.done.c, nil, nil)
 	if h := a.fut.value; h != nil {
-		a.drop(h)
+		h.giveBack()
 	}
 	a.free()
 }
@@ -282,5 +282,3 @@ func (a *acquisition) GiveUp(s lockerr.Cancel) bool            { return a.cancel
 func (a *acquisition) executor() *executor.Executor { return &a.home().exec }
 
 func (a *acquisition) abandon() { a.cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned}) }
-
-func (a *acquisition) drop(h *Hold) { h.h.unlockAsync(false) } // perhaps on an event loop

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"math"
-	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
@@ -48,42 +47,28 @@ type counterSpec[T any] struct {
 	free    bool // nothing bounds it but its context
 	// verdict makes a result of the answer, and of permits that were granted.
 	verdict func(p *permits, answer int64, why error) (T, error)
-	unwant  func(T) // gives a value back that nobody wants; nil: that is nothing
 	seen    *observation
 }
 
 // counterOp is one operation of a caller on a count, and its future.
 type counterOp[T any] struct {
 	driver.CounterOp
+	driver.Pending
 	counterSpec[T]
 	count   counterHandle
 	eng     *Engine
 	fut     Future[T]
-	watch   counterWaiter
-	ended   <-chan struct{} // of a caller who waits: the Done of its context
-	opts    options
 	permits *permits // that it was granted
 }
-
-// counterWaiter is an operation that its context cancels.
-type counterWaiter struct {
-	op    *driver.CounterOp
-	place ctxwatch.Slot[*counterWaiter]
-}
-
-// WatchSlot and GiveUp implement ctxwatch.Waiter.
-func (w *counterWaiter) WatchSlot() *ctxwatch.Slot[*counterWaiter] { return &w.place }
-func (w *counterWaiter) GiveUp(s lockerr.Cancel) bool              { return w.op.Cancel(s) }
 
 func newCounterOp[T any](c counterHandle, r counterSpec[T]) *counterOp[T] {
 	a := &counterOp[T]{counterSpec: r, count: c}
 	a.fut.source = a
-	a.watch.op = &a.CounterOp
 	if a.eng = c.home; a.eng == nil {
 		a.eng = noEngine() // for its executor
 	}
-	a.Init(a.eng.table.Shard(c.route), a, r.what, int64(r.n))
-	a.Try = r.once
+	a.Init(a, r.what, int64(r.n))
+	a.Shard, a.Try = a.eng.table.Shard(c.route), r.once
 	return a
 }
 
@@ -91,7 +76,7 @@ func newCounterOp[T any](c counterHandle, r counterSpec[T]) *counterOp[T] {
 // waits looks at that himself.
 func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T], waits bool) *counterOp[T] {
 	a := newCounterOp(c, r)
-	wait, err := a.check(ctx)
+	bounds, err := a.check(ctx)
 	var rd counter.Ready
 	if err != nil {
 		a.Shard.Lock()
@@ -101,14 +86,10 @@ func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T
 	}
 	e := a.eng
 	a.Since = e.clock.Stamp()
-	if waits {
-		a.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
-	} else {
-		e.counterWatches.Join(ctx, &a.watch)
-	}
+	a.Begin(ctx, &a.CounterOp, e.table.At(c.route), bounds, !waits) // from here on it may be given up
 	a.Shard.Lock()
 	switch {
-	case a.Completed(): // its context has ended
+	case a.Completed(): // it was given up
 	case e.table.Closing() && (a.what != counter.CountDown || e.table.Closed()):
 		a.Refuse(ErrClosed, &rd)
 	case !a.Shard.FitsCount(c.key):
@@ -117,18 +98,7 @@ func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T
 		a.Granted()
 		a.Refuse(nil, &rd)
 	default:
-		if a.opts.outageGiven {
-			if why := a.Outage(c.route, a.opts.outage); why != nil {
-				a.Refuse(lockerr.Wrap(ErrUnavailable, why), &rd)
-				break
-			}
-		}
-		if wait != 0 {
-			a.Bound(wait, lockerr.ErrWaited)
-		} else if !r.free {
-			a.Bound(e.cfg.CommandTimeout, nil)
-		}
-		a.CounterOp.Admit(c.key, c.route, &rd)
+		a.Admit(c.key, c.route, &rd)
 	}
 	a.Shard.UnlockCount(&rd)
 	return a
@@ -139,45 +109,38 @@ func (c counterHandle) look(ctx context.Context) (int, error) {
 	return startCounterOp(ctx, c, counterSpec[int]{what: counter.Get, verdict: c.number}, true).await(ctx)
 }
 
-// check checks everything before anything is asked.
-func (a *counterOp[T]) check(ctx context.Context) (wait time.Duration, err error) {
+// check checks everything before anything is asked. It returns what may end the operation.
+func (a *counterOp[T]) check(ctx context.Context) (b driver.Bounds, err error) {
 	switch c := a.count; {
 	case c.home == nil:
-		return 0, lockerr.Invalid("the zero Semaphore or Latch: get one from the Engine")
+		return b, lockerr.Invalid("the zero Semaphore or Latch: get one from the Engine")
 	case ctx == nil:
-		return 0, lockerr.ErrNoContext
+		return b, lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return 0, ctxwatch.CancelOf(ctx).NotAskedErr()
+		return b, ctxwatch.CancelOf(ctx).NotAskedErr()
 	case c.err != nil:
-		return 0, c.err
+		return b, c.err
 	case a.n > maxCount || a.n < -maxCount:
-		return 0, lockerr.Invalid("a count must be within 31 bits, as in Redisson, not %d", a.n)
+		return b, lockerr.Invalid("a count must be within 31 bits, as in Redisson, not %d", a.n)
 	case a.n < 0 && a.what != counter.Add:
-		return 0, lockerr.Invalid("a count must not be negative (%d)", a.n)
+		return b, lockerr.Invalid("a count must not be negative (%d)", a.n)
 	}
 	o, err := a.eng.resolve(a.options, a.once, Mutex{})
 	if err != nil {
-		return 0, err
+		return b, err
 	}
-	if o.waitGiven {
-		wait = o.wait
+	if b = o.bounds(1); b.Wait == 0 && !a.free {
+		b.Wait, b.Late = a.eng.cfg.CommandTimeout, nil
 	}
-	a.opts = o
 	o.wait, o.waitGiven, o.outage, o.outageGiven = 0, false, 0, false
 	if o != (options{}) {
-		return 0, lockerr.Invalid("a %s has no options but Wait and Outage: it has no lease and no holder", a.count.what())
+		return b, lockerr.Invalid("a %s has no options but Wait and Outage: it has no lease and no holder", a.count.what())
 	}
-	return wait, nil
+	return b, nil
 }
 
 // await is the synchronous half: it waits for the verdict or for the context.
-func (a *counterOp[T]) await(ctx context.Context) (T, error) {
-	if !a.fut.complete.Load() && a.eng.world.Wait(a.fut.Done(), a.ended, nil) != 0 {
-		a.Cancel(ctxwatch.CancelOrPanic(ctx, a.fut.Abandon))
-		a.eng.world.Wait(a.fut.Done(), nil, nil) // if the verdict came first it stands
-	}
-	return a.fut.Result()
-}
+func (a *counterOp[T]) await(ctx context.Context) (T, error) { return a.fut.await(ctx, &a.Pending) }
 
 // The methods below implement counter.OpPort.
 
@@ -188,9 +151,8 @@ func (a *counterOp[T]) Granted() *counter.Permits {
 }
 
 func (a *counterOp[T]) Complete(answer int64, why error) {
-	a.Unbound()
+	a.Finish()
 	value, err := a.verdict(a.permits, answer, why)
-	a.watch.place.Leave(&a.watch)
 	a.seen.finishAsync(err)
 	a.fut.resolve(value, err)
 }
@@ -203,12 +165,6 @@ func (a *counterOp[T]) executor() *executor.Executor { return &a.eng.exec }
 func (a *counterOp[T]) abandon() {
 	if a.what == counter.Acquire || a.what == counter.Await {
 		a.Cancel(lockerr.Cancel{Cause: lockerr.ErrAbandoned})
-	}
-}
-
-func (a *counterOp[T]) drop(v T) {
-	if a.unwant != nil {
-		a.unwant(v)
 	}
 }
 

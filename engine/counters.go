@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pawl-lock/pawl/engine/internal/counter"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 )
 
@@ -65,7 +66,7 @@ func (s Semaphore) TryAcquireAsync(ctx context.Context, n int) *Future[*Permits]
 func (s Semaphore) await(ctx context.Context, r counterSpec[*Permits]) (p *Permits, err error) {
 	if s.home.isObserved() {
 		ctx, r.seen = s.home.observe(ctx, s.acquisition(r), false)
-		defer finishSync(r.seen, &p, &err, func(p *Permits) { p.release(false) })
+		defer finishSync(r.seen, &p, &err)
 	}
 	return s.acquire(ctx, r, true).await(ctx)
 }
@@ -91,7 +92,6 @@ func (s Semaphore) acquire(ctx context.Context, r counterSpec[*Permits], waits b
 		}
 		return &Permits{p: p}, nil
 	}
-	r.unwant = func(p *Permits) { p.release(false) } // perhaps on an event loop
 	return startCounterOp(ctx, s.counterHandle, r, waits)
 }
 
@@ -129,7 +129,7 @@ type Permits struct {
 type permits struct {
 	counter.Permits
 	count counterHandle
-	done  chan struct{}
+	done  doneChan
 	seen  *observation // nil: nobody observes
 }
 
@@ -151,13 +151,7 @@ func (p *Permits) Done() <-chan struct{} {
 	in := p.p
 	in.lock()
 	defer in.unlock()
-	if in.done == nil {
-		in.done = make(chan struct{})
-		if in.err() != nil {
-			close(in.done)
-		}
-	}
-	return in.done
+	return in.done.get(in.err() != nil)
 }
 
 // Err returns nil while they are held, ErrReleased after Release was called, and a *LostError
@@ -178,7 +172,7 @@ func (p *Permits) Release(ctx context.Context) error {
 	if ctx == nil { // then nothing bounds the waiting; and permits must not stay taken for that
 		err = p.p.count.about(lockerr.Wrap(ErrOutcomeUnknown, lockerr.ErrNoContext))
 	} else {
-		a.ended = ctx.Done()
+		a.Pending.Done = ctx.Done()
 		_, err = a.await(ctx)
 	}
 	if ends {
@@ -196,11 +190,14 @@ func (p *Permits) ReleaseAsync() *Future[struct{}] {
 	return &a.fut
 }
 
+func (p *Permits) giveBack() { p.release(false) }
+
 // release gives them back. It reports whether an Observer is to be told of that, because it was a user's Release, and
 // the first.
 func (p *Permits) release(byUser bool) (a *counterOp[struct{}], ends bool) {
 	in := p.p
 	a = newCounterOp(in.count, counterSpec[struct{}]{what: counter.Release, verdict: in.count.nothing})
+	a.Begin(context.Background(), &a.CounterOp, a.eng.table.At(in.count.route), driver.Bounds{}, false)
 	var rd counter.Ready
 	a.Shard.Lock()
 	ends = byUser && in.seen.claim()
@@ -227,9 +224,7 @@ func (p *permits) named(err error) error {
 
 // Ended implements counter.PermitsPort.
 func (p *permits) Ended() {
-	if p.done != nil {
-		close(p.done)
-	}
+	p.done.close()
 	p.seen.over(lossOf(p.err()), 0)
 }
 

@@ -34,20 +34,19 @@ type Engine struct{ *core }
 // core is what is behind an Engine: fmt, which would read fields that others write, stops at the
 // pointer to it.
 type core struct {
-	cfg            Config // without passwords
-	clock          clock.Clock
-	world          env.Env
-	watches        ctxwatch.Watches[*acquisition]
-	counterWatches ctxwatch.Watches[*counterWaiter]
-	exec           executor.Executor
-	observer       Observer       // of acquisitions and holds; nil: nobody observes
-	background     Observer       // of renewals and connections
-	logger         *slog.Logger   // nil: silent
-	calls          executor.Queue // of both
-	eventsDropped  atomic.Uint64
-	wall           atomic.Pointer[wallReading]
-	failures       watchdog.Failures
-	table          driver.Table
+	cfg           Config // without passwords
+	clock         clock.Clock
+	world         env.Env
+	watches       ctxwatch.Watches[*acquisition]
+	exec          executor.Executor
+	observer      Observer       // of acquisitions and holds; nil: nobody observes
+	background    Observer       // of renewals and connections
+	logger        *slog.Logger   // nil: silent
+	calls         executor.Queue // of both
+	eventsDropped atomic.Uint64
+	wall          atomic.Pointer[wallReading]
+	failures      watchdog.Failures
+	table         driver.Table
 
 	// The pools are this engine's alone: what they hold has a channel, and one that
 	// was made in a testing/synctest bubble must never come out in another.
@@ -97,7 +96,7 @@ func start(cfg Config, w env.Env) *Engine {
 	e.cfg.Password, e.cfg.SentinelPassword = "", ""
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.over = make(chan struct{})
-	e.watches.AfterFunc, e.counterWatches.AfterFunc = w.AfterFunc, w.AfterFunc
+	e.watches.AfterFunc = w.AfterFunc
 	e.table.Init(driver.Config{
 		Engine: (*driverPort)(e), ID: newUUID(w.RandRead), Lock: cfg.lockConfig(), World: w,
 		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster,

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
@@ -215,18 +217,6 @@ func notAcquiredA(what, name string, why error) *NotAcquiredError {
 	return e
 }
 
-// endedBefore is the error of one lock of several whose grant had ended before the whole was held.
-// That is not ErrLost: nobody had the whole.
-func endedBefore(name string, why error) *NotAcquiredError {
-	if lost, ok := why.(*LostError); ok {
-		if lost.Reason == EngineClosed {
-			return notAcquired(name, ErrClosed)
-		}
-		why = lossAt(lost.Reason)
-	}
-	return notAcquired(name, lockerr.Wrap(ErrGrantTooLate, why))
-}
-
 // refused reports that the lock was held by another, and nothing else went wrong.
 func (e *NotAcquiredError) refused() bool {
 	switch why := e.Err.(type) {
@@ -268,4 +258,36 @@ func partText(err error) string {
 		return lockerr.Trimmed(ack.said())
 	}
 	return lockerr.Text(err)
+}
+
+// joined joins the errors of several locks: nil if there is none.
+func joined(errs []error) error {
+	switch all := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil }); len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	default:
+		return &failures{all}
+	}
+}
+
+// failures are the errors of several locks; the text has the first few.
+type failures struct{ is []error }
+
+func (e *failures) Unwrap() []error { return e.is }
+
+func (e *failures) Error() string {
+	return e.is[0].Error() + "; " + strings.Join(few(e.is[1:], 2, partText), "; ")
+}
+
+// few are the texts of the first ones, and how many more there are.
+func few[T any](all []T, most int, text func(T) string) (texts []string) {
+	for _, one := range all[:min(len(all), most)] {
+		texts = append(texts, text(one))
+	}
+	if more := len(all) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return texts
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/redact"
@@ -18,14 +19,14 @@ import (
 // Abandon a future whose lock you no longer want. Otherwise the lock stays held as long
 // as the engine lives.
 type Future[T any] struct {
-	source source[T]
+	source source
 
 	mu        sync.Mutex
 	complete  atomic.Bool // set once under mu; then value and err do not change any more
 	abandoned bool
 	value     T
 	err       error
-	done      chan struct{} // made by the first Done
+	done      doneChan
 	after     *after[T]
 }
 
@@ -43,14 +44,22 @@ func (f *Future[T]) callbacks() *after[T] {
 	return f.after
 }
 
-// source is what a future belongs to.
-type source[T any] interface {
+// source is what a future belongs to: an operation that can be given up, or the Engine.
+type source interface {
 	// executor runs callbacks.
 	executor() *executor.Executor
 	// abandon cancels what is pending. It may complete the future.
 	abandon()
-	// drop gives a value back that nobody wants.
-	drop(T)
+}
+
+// releasable is a value that somebody has to give back: a Hold, or Permits. giveBack does, perhaps on an event loop.
+type releasable interface{ giveBack() }
+
+// drop gives a value back that nobody wants, if it is to be given back.
+func drop(value any) {
+	if r, is := value.(releasable); is {
+		r.giveBack()
+	}
 }
 
 // Done returns a channel that is closed when the future is complete. The first call
@@ -58,13 +67,28 @@ type source[T any] interface {
 func (f *Future[T]) Done() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.done == nil {
-		f.done = make(chan struct{})
-		if f.complete.Load() {
-			close(f.done)
+	return f.done.get(f.complete.Load())
+}
+
+// doneChan is a channel that is made when somebody asks for it, and closed when its owner is done.
+type doneChan struct{ c chan struct{} }
+
+// get returns the channel. is says whether the owner is done.
+func (d *doneChan) get(is bool) <-chan struct{} {
+	if d.c == nil {
+		d.c = make(chan struct{})
+		if is {
+			close(d.c)
 		}
 	}
-	return f.done
+	return d.c
+}
+
+// close is called once, when the owner is done.
+func (d *doneChan) close() {
+	if d.c != nil {
+		close(d.c)
+	}
 }
 
 // Result returns the result, or ErrPending. It never blocks.
@@ -127,17 +151,14 @@ func (f *Future[T]) Abandon() {
 	f.source.abandon()
 	f.mu.Lock()
 	// Neither cancelled nor complete: granted, and the grant is on its way here.
-	// settle drops it.
+	// resolve drops it.
 	f.abandoned = true
-	var unwanted T
-	granted := f.complete.Load() && f.err == nil
-	if granted {
+	var unwanted any
+	if f.complete.Load() && f.err == nil {
 		unwanted = f.value // not before: the goroutine that completes f may be writing it
 	}
 	f.mu.Unlock()
-	if granted {
-		f.source.drop(unwanted)
-	}
+	drop(unwanted)
 }
 
 // Format implements fmt.Formatter: the result, or that there is none yet, whatever the verb. It
@@ -155,19 +176,17 @@ func (f *Future[T]) Format(s fmt.State, verb rune) {
 	redact.Format(s, verb, text)
 }
 
-// failedSource is the source of a future that failed before anything was begun.
-type failedSource[T any] struct{ exec *executor.Executor }
+// The methods below make an Engine the source of futures. What it does otherwise, such as a release, is not taken back.
 
-func (s failedSource[T]) executor() *executor.Executor { return s.exec }
-func (failedSource[T]) abandon()                       {}
-func (failedSource[T]) drop(T)                         {}
+func (e *Engine) executor() *executor.Executor { return &e.exec }
+func (e *Engine) abandon()                     {}
 
 // failedFuture is a future that failed before anything was begun; e may be nil.
 func failedFuture[T any](e *Engine, err error) *Future[T] {
 	if e == nil {
 		e = noEngine() // for its executor
 	}
-	f := &Future[T]{source: failedSource[T]{&e.exec}}
+	f := &Future[T]{source: e}
 	var none T
 	f.resolve(none, err)
 	return f
@@ -181,9 +200,7 @@ func (f *Future[T]) resolve(value T, err error) {
 	}
 	f.value, f.err = value, err
 	f.complete.Store(true)
-	if f.done != nil {
-		close(f.done)
-	}
+	f.done.close()
 	var direct func(T, error)
 	call := false
 	if f.after != nil {
@@ -199,8 +216,16 @@ func (f *Future[T]) resolve(value T, err error) {
 		f.source.executor().Run(f.call)
 	}
 	if unwanted {
-		f.source.drop(value)
+		drop(value)
 	}
+}
+
+// await is the synchronous half of a pending operation, whose future this is.
+func (f *Future[T]) await(ctx context.Context, op *driver.Pending) (T, error) {
+	if !f.complete.Load() {
+		op.Await(ctx, f.Done(), f.Abandon)
+	}
+	return f.Result()
 }
 
 // onComplete has fn called on the goroutine that completes the future, perhaps an event
@@ -220,15 +245,6 @@ func (f *Future[T]) onComplete(fn func(T, error)) {
 	if complete {
 		fn(f.value, f.err)
 	}
-}
-
-// tellAll returns a channel that gets the index of each future when it is complete.
-func tellAll[T any](futures []*Future[T]) <-chan int {
-	ended := make(chan int, len(futures))
-	for i, f := range futures {
-		f.onComplete(func(T, error) { ended <- i }) // it has room
-	}
-	return ended
 }
 
 // call runs the registered functions in order, those included that are registered
@@ -260,25 +276,41 @@ func (f *Future[T]) call() {
 // of any of them, or when ctx ends, it abandons all of them and returns that error.
 func AwaitAll[T any](ctx context.Context, futures ...*Future[T]) ([]T, error) {
 	values := make([]T, len(futures))
-	if ctx == nil {
-		abandonAll(futures)
-		return nil, lockerr.ErrNoContext
+	next, err := results(ctx, futures)
+	for i := 0; i < len(futures) && err == nil; i++ {
+		var ended int
+		var value T
+		if ended, value, err = next(); err == nil {
+			values[ended] = value
+		}
 	}
-	ended := tellAll(futures)
-	for range futures {
-		var err error
-		select {
-		case i := <-ended:
-			values[i], err = futures[i].Result()
-		case <-ctx.Done():
-			err = lockerr.Wrap(ErrPending, context.Cause(ctx))
-		}
-		if err != nil {
-			abandonAll(futures)
-			return nil, err
-		}
+	if err != nil {
+		abandonAll(futures)
+		return nil, err
 	}
 	return values, nil
+}
+
+// results returns a function that waits for the next of the futures that is complete, and returns its index and
+// result; -1 and why, if ctx ends first.
+func results[T any](ctx context.Context, futures []*Future[T]) (next func() (int, T, error), err error) {
+	if ctx == nil {
+		return nil, lockerr.ErrNoContext
+	}
+	ended := make(chan int, len(futures))
+	for i, f := range futures {
+		f.onComplete(func(T, error) { ended <- i }) // it has room
+	}
+	return func() (int, T, error) {
+		select {
+		case i := <-ended:
+			value, err := futures[i].Result()
+			return i, value, err
+		case <-ctx.Done():
+			var none T
+			return -1, none, lockerr.Wrap(ErrPending, context.Cause(ctx))
+		}
+	}, nil
 }
 
 func abandonAll[T any](futures []*Future[T]) {
@@ -295,32 +327,25 @@ func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error)
 	if len(futures) == 0 {
 		return -1, none, lockerr.Invalid("AwaitAny of no futures")
 	}
-	if ctx == nil {
+	next, err := results(ctx, futures)
+	if err != nil {
 		abandonAll(futures)
-		return -1, none, lockerr.ErrNoContext
+		return -1, none, err
 	}
-	ended := tellAll(futures)
-	winner, value, err := -1, none, error(nil)
 	for range futures {
-		select {
-		case i := <-ended:
-			if value, err = futures[i].Result(); err == nil {
-				winner = i
+		ended, value, why := next()
+		if why == nil {
+			for _, f := range futures {
+				if f != futures[ended] { // the same future may be there twice
+					f.Abandon()
+				}
 			}
-		case <-ctx.Done():
-			err = lockerr.Wrap(ErrPending, context.Cause(ctx))
+			return ended, value, nil
 		}
-		if winner >= 0 || ctx.Err() != nil {
+		if err = why; ended < 0 || ctx.Err() != nil {
 			break
 		}
 	}
-	for _, f := range futures {
-		if winner < 0 || f != futures[winner] { // the same future may be there twice
-			f.Abandon()
-		}
-	}
-	if winner < 0 {
-		return -1, none, err
-	}
-	return winner, value, nil
+	abandonAll(futures)
+	return -1, none, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
@@ -149,6 +150,8 @@ func (l *Hold) UnlockAsync() *Future[struct{}] {
 	runtime.KeepAlive(l)
 	return f
 }
+
+func (l *Hold) giveBack() { l.h.unlockAsync(false) }
 
 // Extend makes a fixed lease last d from now, if that is longer than what is left of
 // it: it never shortens a lease. It waits for the server's answer as long as ctx lives,
@@ -341,6 +344,22 @@ func (c *heldContext) carried(e *Engine, k driver.Key) *lockHold {
 		}
 	}
 	return other
+}
+
+// isOf reports whether c is a context of the whole, whose locks are those, or of a re-entry under
+// it.
+func (c *heldContext) isOf(whole hold, locks []*lockHold) bool {
+	if c.hold == nil {
+		return false
+	}
+	for _, h := range c.hold.h.locks() {
+		for up := &h.Hold; up != nil; up = up.Parent {
+			if slices.ContainsFunc(locks, func(h *lockHold) bool { return &h.Hold == up }) {
+				return true
+			}
+		}
+	}
+	return c.hold.h == whole
 }
 
 // carriedHere are the holds of this engine that c carries.

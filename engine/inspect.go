@@ -334,7 +334,7 @@ func (h *heard) reach(ctx context.Context, m Mutex, info *LockInfo) {
 // one, and asks all of them in between. So it is said to wait at each of its servers, since it was refused first.
 func (e *Engine) redLockWaits() (all []driver.NameUses) {
 	for _, q := range e.redLocks() {
-		for _, m := range q.locks {
+		for _, m := range q.all.locks {
 			if m.home != e {
 				continue
 			}

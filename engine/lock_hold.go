@@ -10,7 +10,6 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
-	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -29,7 +28,7 @@ type lockHold struct {
 // rareHold is what most holds do not need. If the engine has an Observer, each hold has that of its observation from its
 // grant on; else the first Done makes one.
 type rareHold struct {
-	done     chan struct{} // nil until somebody asks for it; guarded by the shard's lock
+	done     doneChan // guarded by the shard's lock
 	observed *observation
 }
 
@@ -82,13 +81,20 @@ func (h *lockHold) validUntil() time.Time {
 }
 
 // err also ends the hold if its time is over.
-func (h *lockHold) err() error {
+func (h *lockHold) err() error { return h.ifLive(func() {}) }
+
+// ifLive does something under the shard's lock if the hold has not ended, by the clock too: no timer may have run
+// since the machine slept. Else it returns why it has ended.
+func (h *lockHold) ifLive(do func()) error {
 	var rd lock.Ready
 	h.Shard().Lock()
-	err := h.Check(h.Shard().Now(), &rd)
+	why := h.Check(h.Shard().Now(), &rd)
+	if why == nil {
+		do()
+	}
 	h.Shard().Unlock()
 	h.Shard().Table.ApplyForUser(&rd)
-	return err
+	return why
 }
 
 func (h *lockHold) unlock(ctx context.Context) error {
@@ -139,15 +145,11 @@ func (h *lockHold) find(e *Engine, _ driver.Key) *lockHold {
 }
 
 func (h *lockHold) attach(c *heldContext) error {
-	var rd lock.Ready
-	h.Shard().Lock()
-	why := h.Check(h.Shard().Now(), &rd) // no timer may have run since the machine slept
-	if why == nil && !c.over {
-		h.Bind(c)
-	}
-	h.Shard().Unlock()
-	h.Shard().Table.ApplyForUser(&rd)
-	return why
+	return h.ifLive(func() {
+		if !c.over {
+			h.Bind(c)
+		}
+	})
 }
 
 func (h *lockHold) detach(c *heldContext) {
@@ -225,18 +227,12 @@ func (h *lockHold) ended() <-chan struct{} {
 	if h.rare == nil {
 		h.rare = new(rareHold)
 	}
-	if h.rare.done == nil {
-		h.rare.done = make(chan struct{})
-		if h.IsAnnounced() {
-			close(h.rare.done)
-		}
-	}
-	return h.rare.done
+	return h.rare.done.get(h.IsAnnounced())
 }
 
 func (h *lockHold) CloseDone() {
-	if h.rare != nil && h.rare.done != nil {
-		close(h.rare.done)
+	if h.rare != nil {
+		h.rare.done.close()
 	}
 }
 
@@ -273,7 +269,6 @@ type unlocking struct {
 	lock.Unlock
 	fut   Future[struct{}] // what UnlockAsync returns
 	ready chan struct{}    // what Unlock waits on: one token; nil for UnlockAsync
-	eng   *Engine
 }
 
 func newPooledUnlocking() any {
@@ -286,14 +281,10 @@ func (e *Engine) newUnlocking(async bool) *unlocking {
 	if !async {
 		return e.unlockings.Get().(*unlocking)
 	}
-	u := &unlocking{eng: e}
-	u.Handle, u.fut.source = u, u
+	u := &unlocking{fut: Future[struct{}]{source: e}}
+	u.Handle = u
 	return u
 }
-
-func (u *unlocking) executor() *executor.Executor { return &u.eng.exec }
-func (u *unlocking) abandon()                     {} // a release is never taken back
-func (u *unlocking) drop(struct{})                {}
 
 // Deliver implements driver.Unlocker.
 func (u *unlocking) Deliver() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"weak"
 
 	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
@@ -46,38 +47,7 @@ const maxLocks = 10_000
 // first call that needs them returns ErrInvalid. Multi cannot know that two names on two engines
 // are the same lock; such a Lock never succeeds.
 func Multi(locks ...Mutex) MultiLock {
-	m := newSeveral(quorum.All, locks)
-	switch {
-	case len(locks) == 0:
-		m.err = lockerr.Invalid("a MultiLock of no locks")
-	case len(locks) > maxLocks:
-		m.err = lockerr.Invalid("a MultiLock of %d locks: at most %d can be taken as one", len(locks), maxLocks)
-	}
-	for i, one := range locks {
-		if m.err != nil {
-			break
-		}
-		var before string
-		if at := m.index[severalKey{one.home, one.key.Name}]; at < i {
-			before = locks[at].name
-		}
-		switch {
-		case one.home == nil:
-			m.err = errZeroMutex
-		case one.err != nil:
-			m.err = one.err
-		case one.key.Kind != locks[0].key.Kind:
-			m.err = lockerr.Invalid("a MultiLock of the kinds %s and %s: its locks must be of one kind", locks[0].key.Kind, one.key.Kind)
-		case before == one.name:
-			m.err = lockerr.Invalid("a MultiLock that has %q twice", lockerr.Shorten(one.name))
-		case before != "":
-			m.err = lockerr.Invalid("a MultiLock of %q and %q, which are one lock by the NameMapper", lockerr.Shorten(before), lockerr.Shorten(one.name))
-		}
-		if m.err != nil {
-			m.failed = one
-		}
-	}
-	return MultiLock{m}
+	return MultiLock{newSeveral(quorum.All, locks)}
 }
 
 // severalKey is one of the locks.
@@ -88,18 +58,48 @@ type severalKey struct {
 
 func newSeveral(policy quorum.Policy, locks []Mutex) *several {
 	all := &several{policy: policy, locks: slices.Clone(locks), index: make(map[severalKey]int, len(locks))}
-	for i, m := range locks {
-		if k := (severalKey{m.home, m.key.Name}); !all.has(k) {
-			all.index[k] = i
-		}
+	what, most := "MultiLock", maxLocks
+	if policy == quorum.Majority {
+		what, most = "RedLock", maxServers
 	}
-	if len(locks) > 0 {
-		all.failed = locks[0]
+	switch {
+	case len(locks) == 0:
+		all.err = lockerr.Invalid("a %s of no locks", what)
+		return all
+	case len(locks) > most:
+		all.err = lockerr.Invalid("a %s of %d locks: at most %d can be taken as one", what, len(locks), most)
+	}
+	all.failed = locks[0]
+	for i := 0; i < len(locks) && all.err == nil; i++ {
+		if all.err = all.add(i, what); all.err != nil && policy == quorum.All {
+			all.failed = locks[i]
+		}
 	}
 	return all
 }
 
-func (all *several) has(k severalKey) bool { _, is := all.index[k]; return is }
+// add adds a lock to the index, or returns why it cannot be taken with those before it.
+func (all *several) add(i int, what string) error {
+	first, m := all.locks[0], all.locks[i]
+	k := severalKey{m.home, m.key.Name}
+	at, before := all.index[k]
+	switch {
+	case m.home == nil:
+		return errZeroMutex
+	case m.err != nil:
+		return m.err
+	case m.key.Kind != first.key.Kind:
+		return lockerr.Invalid("a %s of the kinds %s and %s: its locks must be of one kind", what, first.key.Kind, m.key.Kind)
+	case !before:
+		all.index[k] = i
+	case all.policy == quorum.Majority: // of one engine: see sharesServer
+	case all.locks[at].name == m.name:
+		return lockerr.Invalid("a MultiLock that has %q twice", lockerr.Shorten(m.name))
+	default:
+		return lockerr.Invalid("a MultiLock of %q and %q, which are one lock by the NameMapper", lockerr.Shorten(all.locks[at].name), lockerr.Shorten(m.name))
+	}
+	return nil
+}
 
 // Many returns the locks of those names as one, each of them a Mutex; see Multi, also for other
 // kinds of locks. A repeated name counts once.
@@ -152,18 +152,13 @@ func (all *several) acquire(ctx context.Context, opts []Option, once bool) (h *H
 	var seen *observation
 	if e := all.engine(); e.isObserved() {
 		ctx, seen = e.observe(ctx, all.acquisition(once), false)
-		defer finishSync(seen, &h, &err, dropHold)
-	}
-	var done <-chan struct{}
-	if ctx != nil {
-		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
+		defer finishSync(seen, &h, &err)
 	}
 	op, fut, err := all.begin(ctx, opts, once, false, seen)
 	if err != nil {
 		return nil, err
 	}
-	op.Await(ctx, done, fut.Done(), fut.Abandon)
-	return fut.Result()
+	return fut.await(ctx, op)
 }
 
 func (all *several) acquireAsync(ctx context.Context, opts []Option, once bool) (fut *Future[*Hold]) {
@@ -206,52 +201,53 @@ func (all *several) begin(ctx context.Context, opts []Option, once, async bool, 
 	if all == nil {
 		return nil, nil, notAcquired("", lockerr.Invalid("the zero MultiLock or the zero QuorumLock: get one from Multi, Engine.Many or RedLock"))
 	}
-	o, held, parents, failed, err := all.check(ctx, opts, once)
-	if err != nil {
+	h := &severalHold{eng: all.engine(), all: all, seen: seen}
+	if failed, err := h.check(ctx, opts, once); err != nil {
 		return nil, nil, failed.failEarly(err)
 	}
-	q, fut := all.start(ctx, o, held, parents, once, async, seen)
-	return &q.Pending, fut, nil
+	return &h.Pending, h.start(ctx, once, async), nil
 }
 
-// check is begin without the beginning. If it fails it names the lock because of which.
-func (all *several) check(ctx context.Context, opts []Option, once bool) (o options, held *heldContext, parents []*lockHold, failed Mutex, err error) {
+// check is begin without the beginning: it notes the options, and what the context carries. If it fails it names the
+// lock because of which.
+func (h *severalHold) check(ctx context.Context, opts []Option, once bool) (failed Mutex, err error) {
+	all := h.all
 	switch {
 	case all.err != nil:
-		return o, nil, nil, all.failed, all.err
+		return all.failed, all.err
 	case ctx == nil:
-		return o, nil, nil, all.failed, lockerr.ErrNoContext
+		return all.failed, lockerr.ErrNoContext
 	case ctx.Err() != nil:
-		return o, nil, nil, all.failed, ctxwatch.CancelOf(ctx).NotAskedErr()
+		return all.failed, ctxwatch.CancelOf(ctx).NotAskedErr()
 	}
 	var last *Engine
-	held, parents = heldIn(ctx), make([]*lockHold, len(all.locks))
+	held, parents := heldIn(ctx), make([]*lockHold, len(all.locks))
 	for i, m := range all.locks {
-		e := m.home
-		if e != last { // its margin may be another
-			if e.table.Closing() {
-				return o, nil, nil, m, ErrClosed // a majority without it would have to end with it
+		if m.home != last { // its margin may be another
+			if m.home.table.Closing() {
+				return m, ErrClosed // a majority without it would have to end with it
 			}
-			if o, err = e.resolve(opts, once, m); err != nil {
-				return o, nil, nil, m, err
+			if h.opts, err = m.home.resolve(opts, once, m); err != nil {
+				return m, err
 			}
-			last = e
+			last = m.home
 		}
-		if all.policy == quorum.Majority && o.leaseGiven && o.lease <= drift(o.lease) {
-			return o, nil, nil, m, lockerr.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
+		if o := &h.opts; all.policy == quorum.Majority && o.leaseGiven && o.lease <= drift(o.lease) {
+			return m, lockerr.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
 		}
-		parents[i] = held.carried(e, m.key)
-		if err := m.reenters(parents[i], o); err != nil {
-			return o, nil, nil, m, err
+		parents[i] = held.carried(m.home, m.key)
+		if err := m.reenters(parents[i], h.opts); err != nil {
+			return m, err
 		}
 	}
-	if o.minGiven {
-		return o, nil, nil, all.failed, lockerr.Invalid("MinHold does not go with several locks: one that is given back would stay taken")
+	if h.opts.minGiven {
+		return all.failed, lockerr.Invalid("MinHold does not go with several locks: one that is given back would stay taken")
 	}
-	if e := all.engine(); e != nil {
-		o.origin = e.originOf(held)
+	h.opts.origin = h.eng.originOf(held)
+	if slices.ContainsFunc(parents, func(one *lockHold) bool { return one != nil }) {
+		h.parents, h.held = parents, weak.Make(held)
 	}
-	return o, held, parents, failed, nil
+	return failed, nil
 }
 
 // Do takes all the locks, runs fn and releases them; see Mutex.Do.

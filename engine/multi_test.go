@@ -57,7 +57,7 @@ func TestMultiLock_ServerGoesAway_IsWaitedForFirst(t *testing.T) {
 	held := mustLock(t, holder.Mutex("x"))
 	p.Pause(faultproxy.All)
 	f := Multi(e.Mutex("x"), away.Mutex("y"), e.Mutex("z")).LockAsync(ctxT(t))
-	g, on := f.source.(*severalAcquisition), -1
+	g, on := f.source.(*severalHold), -1
 	eventually(t, "it waits for one", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -131,7 +131,7 @@ func TestMultiLock_OneCannotBeTaken_FailsAtOnce(t *testing.T) {
 		check("TryLock", errOf(l.TryLock(ctxT(t))))
 		ctx, cancel := context.WithCancel(ctxT(t))
 		f := l.LockAsync(ctx)
-		g := f.source.(*severalAcquisition)
+		g := f.source.(*severalHold)
 		eventually(t, what+": it was refused", func() bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -163,7 +163,7 @@ func TestMultiLock_OneLateGrant_TriesAgain(t *testing.T) {
 	s, p, e := behind(t)
 	p.Delay(faultproxy.Carried("EVALSHA"), 150*time.Millisecond, 150*time.Millisecond)
 	f := e.Many("x", "y").LockAsync(ctxT(t), Lease(200*time.Millisecond))
-	g := f.source.(*severalAcquisition)
+	g := f.source.(*severalHold)
 	eventually(t, "the first grants are late", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()

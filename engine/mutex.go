@@ -150,7 +150,7 @@ func (m Mutex) acquire(ctx context.Context, opts []Option, once bool) (h *Hold, 
 	var seen *observation
 	if m.home.observer != nil {
 		ctx, seen = m.home.observe(ctx, m.acquisition(once), false)
-		defer finishSync(seen, &h, &err, dropHold)
+		defer finishSync(seen, &h, &err)
 	}
 	var done <-chan struct{}
 	if ctx != nil {

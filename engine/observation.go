@@ -208,11 +208,11 @@ func (o *observation) finishAsync(err error) {
 
 // finishSync is finish for a caller who waits, deferred: also if the context is the user's, and has
 // panicked. If the Observer panics, nobody gets what was granted, so it is given back.
-func finishSync[T any](o *observation, granted **T, err *error, giveBack func(*T)) {
+func finishSync[T any](o *observation, granted **T, err *error) {
 	through := false
 	defer func() {
 		if !through && *granted != nil {
-			giveBack(*granted)
+			drop(*granted)
 		}
 	}()
 	why := *err
@@ -229,8 +229,6 @@ func finishFuture[T any](o *observation, fut **Future[T]) {
 		o.finish(notAcquired(o.Name, lockerr.ErrAbandoned))
 	}
 }
-
-func dropHold(h *Hold) { h.h.unlockAsync(false) }
 
 // over notes that the hold has ended, and reports it unless Lock or an Unlock does. Nothing is reported of what
 // failed and was granted anyway. at is 0 if the time is not known. o may be nil, and any lock may be held.
@@ -289,18 +287,6 @@ func (o *observation) released(err error, waited bool) {
 		return
 	}
 	o.home.report(func() { o.home.observer.ReleaseEnd(o.ctx, o.Acquisition, end) })
-}
-
-// observe notes that several locks were granted, and has the end of the whole reported.
-func (g *group) observe(o *observation) {
-	if o == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.seen = o; g.ending != nil {
-		o.over(lossOf(g.ending), 0)
-	}
 }
 
 // lossOf is the reason of a hold's end.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -302,31 +303,23 @@ func (all observers) AcquireStart(ctx context.Context, a Acquisition) context.Co
 }
 
 func (all observers) AcquireEnd(ctx context.Context, a Acquisition, end AcquireEnd) {
-	all.each(func(one Observer) { one.AcquireEnd(ctx, a, end) })
+	driver.Each(all, func(one Observer) { one.AcquireEnd(ctx, a, end) })
 }
 
 func (all observers) HoldEnd(ctx context.Context, a Acquisition, end HoldEnd) {
-	all.each(func(one Observer) { one.HoldEnd(ctx, a, end) })
+	driver.Each(all, func(one Observer) { one.HoldEnd(ctx, a, end) })
 }
 
 func (all observers) ReleaseEnd(ctx context.Context, a Acquisition, end ReleaseEnd) {
-	all.each(func(one Observer) { one.ReleaseEnd(ctx, a, end) })
+	driver.Each(all, func(one Observer) { one.ReleaseEnd(ctx, a, end) })
 }
 
 func (all observers) RenewEnd(end RenewEnd) {
-	all.each(func(one Observer) { one.RenewEnd(end) })
+	driver.Each(all, func(one Observer) { one.RenewEnd(end) })
 }
 
 func (all observers) ConnChange(change ConnChange) {
-	all.each(func(one Observer) { one.ConnChange(change) })
-}
-
-// each calls every one, also if one before it panics.
-func (all observers) each(call func(Observer)) {
-	if len(all) > 0 {
-		defer all[1:].each(call)
-		call(all[0])
-	}
+	driver.Each(all, func(one Observer) { one.ConnChange(change) })
 }
 
 // Attach attaches those that have the method.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -31,32 +32,31 @@ type options struct {
 	nonReentrant bool
 	acked        Replicas
 	ackedGiven   bool
-	backoff      lock.Backoff
+	backoff      backoff
 	backoffGiven bool
 	outage       time.Duration
 	outageGiven  bool
 	origin       *lock.Origin
 }
 
-// setting is an Option made of a duration. Options are values that print as they are
-// written: Lease(10s).
-type setting struct {
+// option is an Option with its argument. Options are values that print as they are written: Lease(10s).
+type option[T any] struct {
 	name string
-	d    time.Duration
-	set  func(*options, time.Duration)
+	arg  T
+	set  func(*options, T)
 }
 
-func (s setting) apply(o *options)             { s.set(o, s.d) }
-func (s setting) String() string               { return s.name + "(" + s.d.String() + ")" }
-func (s setting) Format(f fmt.State, c rune)   { redact.Format(f, c, s.String()) }
-func (s setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (o option[T]) apply(all *options)           { o.set(all, o.arg) }
+func (o option[T]) String() string               { return fmt.Sprintf("%s(%v)", o.name, o.arg) }
+func (o option[T]) Format(f fmt.State, c rune)   { redact.Format(f, c, o.String()) }
+func (o option[T]) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // Lease gives the hold a fixed lease instead of the watchdog. The hold is lost when d
 // has passed since the command that took the lock was sent, less the safety margin
 // (Config.Margin). d must be at least 1 ms, more than the margin, and at most 100
 // years.
 func Lease(d time.Duration) Option {
-	return setting{"Lease", d, func(o *options, d time.Duration) { o.lease, o.leaseGiven = d, true }}
+	return option[time.Duration]{"Lease", d, func(o *options, d time.Duration) { o.lease, o.leaseGiven = d, true }}
 }
 
 // Wait bounds the waiting: after d the call fails with ErrNotAcquired, joined with
@@ -64,7 +64,7 @@ func Lease(d time.Duration) Option {
 // It is not for TryLock, which never waits. More than 100 years means no bound:
 // Wait(math.MaxInt64) waits as long as the context lives.
 func Wait(d time.Duration) Option {
-	return setting{"Wait", d, func(o *options, d time.Duration) { o.wait, o.waitGiven = d, true }}
+	return option[time.Duration]{"Wait", d, func(o *options, d time.Duration) { o.wait, o.waitGiven = d, true }}
 }
 
 // MaxHold bounds how long the watchdog renews: when d has passed since the command that
@@ -72,7 +72,7 @@ func Wait(d time.Duration) Option {
 // the margin (Config.Margin). MaxHold cannot be combined with Lease. More than 100 years means no
 // bound.
 func MaxHold(d time.Duration) Option {
-	return setting{"MaxHold", d, func(o *options, d time.Duration) { o.maxHold, o.maxGiven = d, true }}
+	return option[time.Duration]{"MaxHold", d, func(o *options, d time.Duration) { o.maxHold, o.maxGiven = d, true }}
 }
 
 // MinHold keeps the lock taken until d after the grant, even if you unlock it sooner, or
@@ -86,7 +86,7 @@ func MaxHold(d time.Duration) Option {
 // stays taken for at most Config.Lease. On a re-entry MinHold counts from the grant of
 // the re-entry, and the lock stays taken when the outer hold is unlocked.
 func MinHold(d time.Duration) Option {
-	return setting{"MinHold", d, func(o *options, d time.Duration) { o.minHold, o.minGiven = d, true }}
+	return option[time.Duration]{"MinHold", d, func(o *options, d time.Duration) { o.minHold, o.minGiven = d, true }}
 }
 
 // Outage bounds the waiting for a server that is away: after d in a row without a connection to the
@@ -98,34 +98,31 @@ func MinHold(d time.Duration) Option {
 // It works for everything that is acquired, including a Semaphore; more than 100 years means no bound.
 // Without it Lock waits as long as its context lives, and TryLock up to Config.CommandTimeout.
 func Outage(d time.Duration) Option {
-	return setting{"Outage", d, func(o *options, d time.Duration) { o.outage, o.outageGiven = d, true }}
+	return option[time.Duration]{"Outage", d, func(o *options, d time.Duration) { o.outage, o.outageGiven = d, true }}
 }
 
 // Backoff says how a waiter of a SpinMutex polls: first after about first, then after twice as
 // long each time, up to about most, each time with a random part. Without it, it is
 // Backoff(1ms, 128ms), like Redisson's exponential back-off; the same duration twice polls
 // at a constant rate. Both must be from 1 ms to 1 s, and it is for a SpinMutex only.
-func Backoff(first, most time.Duration) Option { return backoff{first, most} }
-
-type backoff struct{ first, most time.Duration }
-
-func (b backoff) apply(o *options) {
-	o.backoff, o.backoffGiven = lock.Backoff{First: b.first, Most: b.most}, true
+func Backoff(first, most time.Duration) Option {
+	return option[backoff]{"Backoff", backoff{first, most}, func(o *options, b backoff) { o.backoff, o.backoffGiven = b, true }}
 }
-func (b backoff) String() string               { return fmt.Sprintf("Backoff(%v, %v)", b.first, b.most) }
-func (b backoff) Format(f fmt.State, c rune)   { redact.Format(f, c, b.String()) }
-func (b backoff) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+type backoff lock.Backoff
+
+func (b backoff) String() string { return fmt.Sprintf("%v, %v", b.First, b.Most) }
 
 // NonReentrant makes the acquisition fail at once with ErrReentry if the context
 // already holds the lock.
-func NonReentrant() Option { return nonReentrant{} }
+func NonReentrant() Option {
+	return option[none]{"NonReentrant", none{}, func(o *options, _ none) { o.nonReentrant = true }}
+}
 
-type nonReentrant struct{}
+// none is the argument of an option that has none.
+type none struct{}
 
-func (nonReentrant) apply(o *options)               { o.nonReentrant = true }
-func (n nonReentrant) String() string               { return "NonReentrant()" }
-func (n nonReentrant) Format(f fmt.State, c rune)   { redact.Format(f, c, n.String()) }
-func (n nonReentrant) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+func (none) String() string { return "" }
 
 // resolve applies the options of an acquisition of m, and checks them together.
 func (e *Engine) resolve(opts []Option, try bool, m Mutex) (options, error) {
@@ -174,9 +171,9 @@ func (e *Engine) resolve(opts []Option, try bool, m Mutex) (options, error) {
 	case o.ackedGiven && !o.acked.valid():
 		return o, lockerr.Invalid("Acked (%d) must be a number of replicas up to %d, AllReplicas or MajorityOfReplicas", int(o.acked), maxReplicas)
 	case o.backoffGiven && !k.Polls():
-		return o, lockerr.Invalid("%v is for a SpinMutex: no other lock polls", backoff{o.backoff.First, o.backoff.Most})
+		return o, lockerr.Invalid("Backoff(%v) is for a SpinMutex: no other lock polls", o.backoff)
 	case o.backoffGiven && (o.backoff.First < time.Millisecond || o.backoff.Most < o.backoff.First || o.backoff.Most > time.Second):
-		return o, lockerr.Invalid("%v must go up, and be within 1ms and 1s", backoff{o.backoff.First, o.backoff.Most})
+		return o, lockerr.Invalid("Backoff(%v) must go up, and be within 1ms and 1s", o.backoff)
 	case o.minGiven && !o.leaseGiven && o.maxGiven && o.minHold > o.maxHold:
 		return o, lockerr.Invalid("MinHold (%v) must not exceed MaxHold (%v)", o.minHold, o.maxHold)
 	}
@@ -190,6 +187,15 @@ func (e *Engine) resolve(opts []Option, try bool, m Mutex) (options, error) {
 		o.maxHold = 0
 	}
 	return o, nil
+}
+
+// bounds are what Wait and Outage say of something that needs so many of its servers.
+func (o *options) bounds(need int) driver.Bounds {
+	b := driver.Bounds{Late: lockerr.ErrWaited, HasOutage: o.outageGiven, Outage: o.outage, Need: need}
+	if o.waitGiven {
+		b.Wait = o.wait
+	}
+	return b
 }
 
 // margin is the safety margin of a lease.
@@ -264,14 +270,9 @@ func replicasOf(text string) (Replicas, bool) {
 // cannot reach its replicas grants and renews no such lock. A number smaller than that
 // of all replicas leaves part of the hole open, because a replica that did not
 // acknowledge may be promoted; in return, locks are granted while a replica is away.
-func Acked(r Replicas) Option { return acked(r) }
-
-type acked Replicas
-
-func (r acked) apply(o *options)             { o.acked, o.ackedGiven = Replicas(r), true }
-func (r acked) String() string               { return "Acked(" + Replicas(r).String() + ")" }
-func (r acked) Format(f fmt.State, c rune)   { redact.Format(f, c, r.String()) }
-func (r acked) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+func Acked(r Replicas) Option {
+	return option[Replicas]{"Acked", r, func(o *options, r Replicas) { o.acked, o.ackedGiven = r, true }}
+}
 
 // AckError says that too few replicas acknowledged: the lock was granted and given
 // back, or a lease was not extended. It Is ErrNotAcked.

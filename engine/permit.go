@@ -89,27 +89,21 @@ func (s PermitSemaphore) of(n int) Mutex {
 // does not change one that exists. The command is sent once: if its answer is lost, or does not
 // come within Config.CommandTimeout, the error is ErrOutcomeUnknown.
 func (s PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	return startQuery(ctx, s.m, querySpec[bool]{
-		effect: writesOnce, invalid: s.wrong(n, 0), encode: s.setting(script.TryPermits, n), result: s.m.changed,
-	}, true).answer(ctx)
+	return s.set(ctx, writesOnce, script.TryPermits, n, 0)
 }
 
 // SetPermits sets the total number of permits, including those held. If more are held, none is free
 // until enough have come back. The command is repeated until there is an answer, or
 // Config.CommandTimeout or ctx is over: then the error is ErrOutcomeUnknown if it was sent.
 func (s PermitSemaphore) SetPermits(ctx context.Context, n int) error {
-	_, err := startQuery(ctx, s.m, querySpec[struct{}]{
-		effect: idempotent, invalid: s.wrong(n, 0), encode: s.setting(script.SetPermits, n), result: s.nothing,
-	}, true).answer(ctx)
+	_, err := s.set(ctx, idempotent, script.SetPermits, n, 0)
 	return err
 }
 
 // AddPermits gives the semaphore delta more permits, or takes some away if delta is negative. It
 // cannot be repeated safely, so it is sent once, as TrySetPermits is.
 func (s PermitSemaphore) AddPermits(ctx context.Context, delta int) error {
-	_, err := startQuery(ctx, s.m, querySpec[struct{}]{
-		effect: writesOnce, invalid: s.wrong(delta, math.MinInt32), encode: s.setting(script.AddPermits, delta), result: s.nothing,
-	}, true).answer(ctx)
+	_, err := s.set(ctx, writesOnce, script.AddPermits, delta, math.MinInt32)
 	return err
 }
 
@@ -158,17 +152,14 @@ func (s PermitSemaphore) wrong(n, least int) error {
 	return s.fits()
 }
 
-// setting encodes what sets the number of permits.
-func (s PermitSemaphore) setting(what string, n int) func([]byte, resp.ScriptForm) []byte {
-	return func(dst []byte, form resp.ScriptForm) []byte {
-		return script.AppendPermitSet(dst, form, s.m.key.Name, what, int64(n), s.channel())
-	}
-}
-
-// nothing is the verdict that has no more to say than whether there is an answer.
-func (s PermitSemaphore) nothing(v resp.Value, why error) (struct{}, error) {
-	_, err := s.m.changed(v, why)
-	return struct{}{}, err
+// set changes the number of permits, and reports whether it did. n is no less than least.
+func (s PermitSemaphore) set(ctx context.Context, effect queryEffect, what string, n, least int) (bool, error) {
+	return startQuery(ctx, s.m, querySpec[bool]{
+		effect: effect, invalid: s.wrong(n, least), result: s.m.changed,
+		encode: func(dst []byte, form resp.ScriptForm) []byte {
+			return script.AppendPermitSet(dst, form, s.m.key.Name, what, int64(n), s.channel())
+		},
+	}, true).answer(ctx)
 }
 
 // What a count is asked for.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
-	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/inspect"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
@@ -38,11 +37,11 @@ const (
 // query is a command that stands outside the entry' order, and its future. While it has not
 // been sent, or may be repeated, it is tried again until Config.CommandTimeout.
 //
-//	posed --> asked --answered, or not to be repeated--> settled
-//	           | ^                                         ^
-//	  not sent | | after a pause                           |
-//	           v |                                         |
-//	         paused --its context or the time is over------+
+//	waiting --its context or the time is over------------------+
+//	 | ^                                                       v
+//	 | | not sent, or may be repeated: for a moment        completed
+//	 v |                                                       ^
+//	sent --answered, or not to be repeated---------------------+
 //
 // No other lock is taken under mu.
 type query[T any] struct {
@@ -51,22 +50,20 @@ type query[T any] struct {
 	home  *Engine
 	route uint64
 	fut   Future[T]
-	ended <-chan struct{}  // of a caller who waits: the Done of its context
 	retry driver.TaskTimer // the end of the pause
 
 	mu    sync.Mutex
 	stage queryStage
 	doubt bool          // it may have been executed
 	pause time.Duration // the next one
-	why   error         // it was not sent
+	why   error         // the latest try was not sent
 }
 
 type queryStage uint8
 
 const (
-	created queryStage = iota
-	sent               // an answer will come
-	paused
+	waiting queryStage = iota // before the first try, or between two
+	sent                      // an answer will come
 	completed
 )
 
@@ -74,20 +71,16 @@ const (
 // query; a caller who waits looks at that himself.
 func startQuery[T any](ctx context.Context, m Mutex, i querySpec[T], waits bool) *query[T] {
 	q := &query[T]{querySpec: i, home: m.home, route: m.route, pause: 5 * time.Millisecond}
-	q.fut.source = q
+	if q.home == nil {
+		q.home = noEngine() // for its executor
+	}
+	q.fut.source = q.home
 	if err := q.check(ctx, m); err != nil {
-		if q.home == nil {
-			q.home = noEngine() // for its executor
-		}
 		q.fut.resolve(q.result(resp.Value{}, err))
 		return q
 	}
-	if waits {
-		q.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
-	}
 	q.retry.Init(q.resume)
-	at := func(yield func(*driver.Table, uint64) bool) { yield(&q.home.table, m.route) }
-	q.Begin(ctx, q, at, driver.Bounds{Wait: m.home.cfg.CommandTimeout}, !waits) // from here on it may be given up
+	q.Begin(ctx, q, q.home.table.At(m.route), driver.Bounds{Wait: m.home.cfg.CommandTimeout}, !waits) // from here on it may be given up
 	q.send()
 	return q
 }
@@ -192,14 +185,11 @@ func (q *query[T]) wait(why error) {
 		q.mu.Unlock()
 		return
 	}
-	q.stage, q.why = paused, why
+	q.stage, q.why = waiting, why
 	pause := q.pause
 	q.pause = min(2*pause, 100*time.Millisecond)
 	q.mu.Unlock()
-	if !q.List() { // nobody would end the pause
-		q.Cancel(lockerr.Cancel{Cause: ErrClosed})
-		return
-	}
+	q.List() // nobody else would end the pause when the engine closes
 	q.home.table.Timers.Schedule(&q.retry.Timer, q.home.clock.Now().Add(pause))
 	if q.Over() { // meanwhile: who ended it may have been here first
 		q.home.table.Timers.Cancel(&q.retry.Timer)
@@ -237,7 +227,7 @@ func (q *query[T]) Cancel(s lockerr.Cancel) bool {
 		why = q.gaveUp(s.Cause)
 	case s.Cause == ErrClosed:
 		why = ErrClosed
-	case was == created && s.Cause != nil:
+	case why == nil && s.Cause != nil: // before the first try
 		why = lockerr.Wrap(lockerr.NotAsked, s.Cause)
 	default:
 		why = q.unavailable(why, s.Cause)
@@ -285,20 +275,8 @@ func (q *query[T]) Over() bool {
 	return q.stage == completed
 }
 
-// The methods below make it the source of its future. It holds nothing, and what it does is not
-// taken back.
-
-func (q *query[T]) executor() *executor.Executor { return &q.home.exec }
-func (q *query[T]) abandon()                     {}
-func (q *query[T]) drop(T)                       {}
-
 // answer is the synchronous half: it waits for the answer or for the context.
-func (q *query[T]) answer(ctx context.Context) (T, error) {
-	if !q.fut.complete.Load() {
-		q.Await(ctx, q.ended, q.fut.Done(), q.fut.Abandon)
-	}
-	return q.fut.Result()
-}
+func (q *query[T]) answer(ctx context.Context) (T, error) { return q.fut.await(ctx, &q.Pending) }
 
 // State is what the server knew about a lock at one moment.
 type State struct {

@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,7 +60,10 @@ func RedLock(locks ...Mutex) QuorumLock {
 	for i := range locks {
 		l.order[i] = i
 	}
-	if l.err = cannotVote(locks); l.err == nil {
+	if l.err == nil {
+		l.err = sharesServer(locks)
+	}
+	if l.err == nil {
 		slices.SortStableFunc(l.order, func(a, b int) int {
 			return strings.Compare(locks[a].home.serverName(), locks[b].home.serverName())
 		})
@@ -68,27 +71,14 @@ func RedLock(locks ...Mutex) QuorumLock {
 	return QuorumLock{l}
 }
 
-// cannotVote is why locks cannot be a QuorumLock, nil if they can.
-func cannotVote(locks []Mutex) error {
-	if len(locks) == 0 {
-		return lockerr.Invalid("a RedLock of no locks")
-	}
-	if len(locks) > maxServers {
-		return lockerr.Invalid("a RedLock of %d locks: at most %d can be taken as one", len(locks), maxServers)
-	}
+// sharesServer is an error if two of the locks are on the same server, as far as that is known.
+func sharesServer(locks []Mutex) error {
 	engines, servers := make(map[*Engine]bool), make(map[string]bool)
 	for _, m := range locks {
-		switch {
-		case m.home == nil:
-			return errZeroMutex
-		case m.err != nil:
-			return m.err
-		case m.key.Kind != locks[0].key.Kind:
-			return lockerr.Invalid("a RedLock of the kinds %s and %s: its locks must be of one kind", locks[0].key.Kind, m.key.Kind)
-		case engines[m.home]:
+		e := m.home
+		if engines[e] {
 			return lockerr.Invalid("a RedLock that has an Engine twice: each lock must be on a server of its own")
 		}
-		e := m.home
 		engines[e] = true
 		if e.cfg.Dialer != nil {
 			continue // an address may mean anything
@@ -179,32 +169,24 @@ func (l QuorumLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *H
 }
 
 // NotAcquired implements quorum.Port: the error of an acquisition that has failed.
-func (q *severalAcquisition) NotAcquired(f quorum.Failure) error {
-	name := q.locks[0].name
-	if q.Policy == quorum.All {
-		name = q.locks[f.One.Member].name
+func (h *severalHold) NotAcquired(f quorum.Failure) error {
+	name := h.all.locks[0].name
+	if h.Policy == quorum.All {
+		name = h.all.locks[f.One.Member].name
 	}
-	why := &noMajority{of: len(q.locks), granted: f.Granted}
 	switch f.Is {
-	case quorum.EngineIsClosed:
+	case ErrClosed:
 		return notAcquired(name, ErrClosed)
-	case quorum.OneRefused:
-		one := q.textOf(f.One, 0)
+	case nil:
+		one := f.One.Why
 		if f.Stop != nil {
 			one = f.Stop.Err(lockerr.Parts(one)...)
 		}
 		return notAcquired(name, one)
-	case quorum.NoAnswer:
-		why.is = lockerr.ErrEarly
-	case quorum.IsHeld:
-		why.is = ErrHeld
-	case quorum.IsUnavailable:
-		why.is = ErrUnavailable
-	case quorum.IsRefused:
-		why.is = q.textOf(f.One, 0)
 	}
+	why := &noMajority{is: f.Is, of: len(h.all.locks), granted: f.Granted}
 	for _, one := range f.Each {
-		text := q.textOf(one, 0)
+		text := one.Why
 		is := lockerr.Parts(text)
 		switch state, at := quorum.StateIn(is); state {
 		case quorum.Held:
@@ -212,7 +194,7 @@ func (q *severalAcquisition) NotAcquired(f quorum.Failure) error {
 		case quorum.Unavailable:
 			text = lockerr.Wrap(is[at:]...)
 		}
-		why.each = append(why.each, &serverError{q.locks[one.Member].home.serverName(), text})
+		why.each = append(why.each, &serverError{h.all.locks[one.Member].home.serverName(), text})
 	}
 	err := notAcquired(name, why)
 	if f.Stop != nil && f.Stop.Cause != nil {
@@ -220,33 +202,6 @@ func (q *severalAcquisition) NotAcquired(f quorum.Failure) error {
 	}
 	err.TTL = f.TTL
 	return err
-}
-
-// textOf is the error of one lock of several. What has ended just now has ended as last.
-func (q *severalAcquisition) textOf(one quorum.MemberResult, last lock.Loss) error {
-	switch one.Is {
-	case quorum.Silent:
-		return lockerr.ErrSilent
-	case quorum.GivenBack:
-		return errGivenBack
-	case quorum.Cut:
-		return lockerr.ErrEarly
-	case quorum.NotGranted:
-		return errNotGranted
-	case quorum.GrantedAgain:
-		return errGrantedAgain
-	case quorum.EndedNow:
-		return lossAt(last)
-	case quorum.TooLate:
-		return endedBefore(q.locks[one.Member].name, one.Why).Err
-	case quorum.WasLost:
-		if lost, yes := one.Why.(*LostError); yes && lost.Err == nil {
-			return lossAt(lost.Reason)
-		} else if yes {
-			return lost.Err
-		}
-	}
-	return one.Why
 }
 
 // noMajority is why a QuorumLock was not acquired.
@@ -276,12 +231,12 @@ func (e *serverError) Unwrap() error { return e.err }
 func listed(each []error) string { return strings.Join(few(each, 7, partText), "; ") }
 
 // Lost implements quorum.Port: the end of a hold that has too few votes.
-func (q *severalAcquisition) Lost(l quorum.Loss) error {
-	why := &tooFew{left: l.Left, of: len(q.locks)}
+func (h *severalHold) Lost(l quorum.Loss) error {
+	why := &tooFew{left: l.Left, of: len(h.all.locks)}
 	for _, one := range l.Each {
-		why.each = append(why.each, &serverError{q.locks[one.Member].home.serverName(), q.textOf(one, l.Last)})
+		why.each = append(why.each, &serverError{h.all.locks[one.Member].home.serverName(), cmp.Or(one.Why, error(lossAt(l.Last)))})
 	}
-	return &LostError{Name: q.locks[0].name, Reason: LostReason(l.Last), Err: why}
+	return &LostError{Name: h.all.locks[0].name, Reason: LostReason(l.Last), Err: why}
 }
 
 // tooFew is why a QuorumLock was lost. It has no Unwrap: what is true of one server is not true
@@ -300,22 +255,16 @@ type lossAt LostReason
 
 func (e lossAt) Error() string { return LostReason(e).String() }
 
-var (
-	errGivenBack    = errors.New("it was granted, and given back")
-	errNotGranted   = errors.New("it was not granted there")
-	errGrantedAgain = errors.New("it was granted there again, perhaps too late")
-)
-
 // unreleased is the error of an Unlock, of those of the servers.
-func (q *severalAcquisition) unreleased(votes []*quorum.Vote, errs []error) error {
-	if q.Policy == quorum.All {
+func (h *severalHold) unreleased(votes []*quorum.Vote, errs []error) error {
+	if h.Policy == quorum.All {
 		return joined(errs)
 	}
 	before, gone := 0, 0
 	var last *LostError
 	var each, losses []error
 	for i, err := range errs {
-		server := q.locks[votes[i].Member].home.serverName()
+		server := h.all.locks[votes[i].Member].home.serverName()
 		switch lost, isLost := err.(*LostError); {
 		case err == nil:
 			continue
@@ -329,10 +278,10 @@ func (q *severalAcquisition) unreleased(votes []*quorum.Vote, errs []error) erro
 		each = append(each, &serverError{server, err})
 	}
 	switch {
-	case before >= q.Need():
-		return withName(q.locks[0].name, ErrNotHeld)
-	case len(votes)-gone < q.Need():
-		return &LostError{Name: q.locks[0].name, Reason: last.Reason, Err: &tooFew{len(votes) - gone, len(q.locks), losses}}
+	case before >= h.Need():
+		return withName(h.all.locks[0].name, ErrNotHeld)
+	case len(votes)-gone < h.Need():
+		return &LostError{Name: h.all.locks[0].name, Reason: last.Reason, Err: &tooFew{len(votes) - gone, len(h.all.locks), losses}}
 	}
 	return joined(each)
 }

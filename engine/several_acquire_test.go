@@ -30,7 +30,7 @@ func TestRedLock_SecondWaiterOfAProcess_IsNotHeldUpByTheServerThatItWaitsAt(t *t
 				at := l.all.order[0]
 				first, second := l.LockAsync(ctxT(t)), l.LockAsync(ctxT(t))
 				for _, f := range []*Future[*Hold]{first, second} {
-					q := f.source.(*severalAcquisition)
+					q := f.source.(*severalHold)
 					eventually(t, "it waits at the first server", func() bool {
 						q.mu.Lock()
 						defer q.mu.Unlock()
@@ -133,7 +133,7 @@ func TestRedLock_Waiter_IsNotHeldUpByTheServerItWaitsAt(t *testing.T) {
 			h := mustRedLock(t, a.lock("x"))
 			eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
 			f := b.lock("x").LockAsync(ctxT(t))
-			q := f.source.(*severalAcquisition)
+			q := f.source.(*severalHold)
 			at := -1
 			eventually(t, "it waits at a server", func() bool {
 				q.mu.Lock()
@@ -185,7 +185,7 @@ func TestRedLock_Pending_CostsNoGoroutines(t *testing.T) {
 	asked := 0
 	eventually(t, "a majority has refused each", func() bool {
 		for ; asked < n; asked++ {
-			q := futures[asked].source.(*severalAcquisition)
+			q := futures[asked].source.(*severalHold)
 			q.mu.Lock()
 			failed := q.Stage == quorum.Waiting
 			q.mu.Unlock()
@@ -226,7 +226,7 @@ func TestRedLock_ContextOfAnEndedHold_CarriesNothing(t *testing.T) {
 	e := open(t, server(t).URL())
 	m := e.Mutex("x")
 	h := mustLock(t, m)
-	q := &severalAcquisition{locks: []Mutex{m}, parents: []*lockHold{oneOf(h)}}
+	q := &severalHold{all: &several{locks: []Mutex{m}}, parents: []*lockHold{oneOf(h)}}
 	if q.carried(0) != oneOf(h) {
 		t.Error("a live hold is not carried")
 	}
@@ -262,7 +262,7 @@ func TestRedLock_ThreeOfFiveDown_IsNotGranted(t *testing.T) {
 		t.Log(err)
 		f := a.lock("x").LockAsync(ctxT(t))
 		eventually(t, "it does not keep a minority", func() bool {
-			q := f.source.(*severalAcquisition)
+			q := f.source.(*severalHold)
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			return q.Stage == quorum.Waiting && len(q.Votes()) == 0

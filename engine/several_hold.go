@@ -1,32 +1,69 @@
 package engine
 
 import (
-	"cmp"
 	"context"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
-// severalHold is a MultiLock or a QuorumLock that is held: by as many of its servers as it needs at least.
-type severalHold struct {
-	group
-	q *severalAcquisition
+// The methods of severalHold as a hold: by as many of its servers as it needs at least.
+
+func (h *severalHold) name() string            { return h.all.name() }
+func (h *severalHold) describe() string        { return h.all.describe() }
+func (h *severalHold) owner() string           { return "" }
+func (h *severalHold) token() int64            { return 0 }
+func (h *severalHold) permitIDs() []string     { return nil }
+func (h *severalHold) home() *Engine           { return h.eng }
+func (h *severalHold) observed() *observation  { return h.seen }
+func (h *severalHold) ended() <-chan struct{}  { return h.done }
+func (h *severalHold) parts() []*lockHold      { return h.locks() }
+func (h *severalHold) patience() time.Duration { return releaseTimeout(h.all.locks) }
+
+// handle makes the user's Hold. If the watchdog renews its locks it is watched: one that is garbage,
+// while one of its locks is held still, is reported.
+func (h *severalHold) handle() *Hold {
+	l := &Hold{h: h}
+	if h.opts.lease != 0 {
+		return l
+	}
+	c := runtime.AddCleanup(l, (*severalHold).leaked, h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watched = &c; h.left <= 0 {
+		h.unwatchLocked()
+	}
+	return l
 }
 
-func (h *severalHold) name() string            { return h.q.all.name() }
-func (h *severalHold) describe() string        { return h.q.all.describe() }
-func (h *severalHold) home() *Engine           { return h.q.home }
-func (h *severalHold) parts() []*lockHold      { return h.locks() }
-func (h *severalHold) patience() time.Duration { return releaseTimeout(h.q.locks) }
+// unwatchLocked ends the watch; see lockHold.unwatch.
+func (h *severalHold) unwatchLocked() {
+	if h.watched != nil {
+		h.watched.Stop()
+		h.watched = nil
+	}
+}
+
+// leaked runs when the user's Hold is garbage. Its re-entries end with what they re-enter, which is
+// watched itself.
+func (h *severalHold) leaked() {
+	for _, one := range h.locks() {
+		if one.Parent == nil && one.live() {
+			reportLeak(h, one)
+			return
+		}
+	}
+}
 
 func (h *severalHold) locks() []*lockHold {
-	h.q.mu.Lock()
-	defer h.q.mu.Unlock()
-	return holdsOf(h.q.Votes())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return holdsOf(h.Votes())
 }
 
 func holdsOf(votes []*quorum.Vote) []*lockHold {
@@ -38,13 +75,13 @@ func holdsOf(votes []*quorum.Vote) []*lockHold {
 }
 
 func (h *severalHold) find(e *Engine, k driver.Key) *lockHold {
-	i, is := h.q.all.index[severalKey{e, k.Name}]
+	i, is := h.all.index[severalKey{e, k.Name}]
 	if !is {
 		return nil
 	}
-	h.q.mu.Lock()
-	defer h.q.mu.Unlock()
-	if v := h.q.Members[i].Vote; v != nil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if v := h.Members[i].Vote; v != nil {
 		return voteOf(v).hold
 	}
 	return nil
@@ -55,7 +92,7 @@ func (h *severalHold) servers() []string {
 	var all []string
 	for _, one := range h.locks() {
 		for _, server := range one.servers() {
-			if h.q.Policy == quorum.Majority || !slices.Contains(all, server) {
+			if h.Policy == quorum.Majority || !slices.Contains(all, server) {
 				all = append(all, server)
 			}
 		}
@@ -64,54 +101,55 @@ func (h *severalHold) servers() []string {
 }
 
 func (h *severalHold) validUntil() time.Time {
-	q := h.q
-	now := q.home.clock.Now()
-	q.mu.Lock()
-	at := q.Until()
-	q.mu.Unlock()
+	now := h.eng.clock.Now()
+	h.mu.Lock()
+	at := h.Until()
+	h.mu.Unlock()
 	if h.err() != nil {
 		at = min(at, now)
 	}
-	return q.home.clock.Wall().Add(at.Sub(now))
+	return h.eng.clock.Wall().Add(at.Sub(now))
 }
 
 func (h *severalHold) acked() int {
-	acked := make([]int, len(h.q.locks))
+	acked := make([]int, len(h.all.locks))
 	for i, one := range h.locks() {
 		acked[i] = one.acked()
 	}
-	return quorum.Reached(acked, h.q.Need())
+	return quorum.Reached(acked, h.Need())
 }
 
 // err is a *LostError if too few servers are left: the text says what became of which. What is
 // left then is given back.
 func (h *severalHold) err() error {
-	q := h.q
-	if why := q.whole.settle(nil); why != nil {
+	h.mu.Lock()
+	why := h.Ending
+	certain, expired := h.Check()
+	h.mu.Unlock()
+	if why != nil || certain {
 		return why
 	}
-	q.mu.Lock()
-	why := q.Ending
-	certain, expired := q.Check()
-	q.mu.Unlock()
-	if why == nil && certain || why == ErrReleased { // what is released has its end from its Unlock
-		return why
-	}
-	if why == nil {
-		var ends []quorum.End
-		for _, v := range expired {
-			if err := voteOf(v).hold.Look(); err != nil { // vote.End follows, on a goroutine
-				ends = append(ends, endOf(v.Member, err))
-			}
+	var ends []quorum.End
+	for _, v := range expired {
+		if err := voteOf(v).hold.Look(); err != nil { // vote.End follows, on a goroutine
+			ends = append(ends, endOf(v.Member, err))
 		}
-		if len(ends) == 0 { // they joined or left meanwhile
-			return q.whole.settle(nil)
-		}
-		q.mu.Lock()
-		why = q.Expired(ends)
-		q.mu.Unlock()
 	}
-	return q.whole.settle(why)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if before := h.Ending; len(ends) > 0 { // else they joined or left meanwhile
+		h.Expired(ends)
+		h.noteEnd(before)
+	}
+	return h.Ending
+}
+
+// noteEnd has the end reported if there was none before. The contexts may end later: the lock may have ended
+// already, and the goroutine that is to end them may not have run yet. The caller holds mu.
+func (h *severalHold) noteEnd(before error) {
+	if before == nil && h.Ending != nil {
+		h.seen.over(lossOf(h.Ending), 0)
+	}
 }
 
 // A re-entry does not follow to servers that join later, or that lost the lock and grant it
@@ -120,65 +158,49 @@ func (h *severalHold) attach(c *heldContext) error {
 	if why := h.err(); why != nil {
 		return why
 	}
-	return h.add(c)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.Ending == nil && !c.over {
+		h.contexts.Add(c)
+	}
+	return h.Ending
 }
 
-// unlock returns when all locks have been released, or a majority of the servers, as nobody needs more; the
-// releases at the others go on in the background.
-func (h *severalHold) unlock(ctx context.Context) error {
-	u := h.unlockAll(true)
-	err := u.wait(ctx, h)
-	if u.ends {
-		h.observed().released(err, true)
-	}
-	return err
+func (h *severalHold) detach(c *heldContext) {
+	h.mu.Lock()
+	c.over = true
+	h.contexts.Remove(c)
+	h.mu.Unlock()
 }
 
-func (h *severalHold) unlockAsync(byUser bool) *Future[struct{}] {
-	u := h.unlockAll(byUser)
-	if u.ends && h.observed() != nil {
-		u.fut.onComplete(func(_ struct{}, err error) { h.observed().released(err, false) })
+// endContexts ends the contexts. It returns when they have ended, no matter which goroutine ends them.
+func (h *severalHold) endContexts() {
+	h.mu.Lock()
+	first, contexts, why := !h.ending, h.contexts, h.Ending
+	h.ending, h.contexts = true, waitq.Set[*heldContext]{}
+	h.mu.Unlock()
+	if !first {
+		<-h.done
+		return
 	}
-	return &u.fut
+	defer close(h.done)
+	driver.EndAll(contexts.InOrder(), why)
 }
 
-func (h *severalHold) unlockAll(byUser bool) *groupUnlock {
-	q := h.q
-	soon := byUser && q.whole.endsSoon()
-	why := h.err() // also by the clock
-	var do quorum.Ready
-	q.mu.Lock()
-	votes, why := q.Release(why, &do)
-	earlier := q.unlocked
-	q.mu.Unlock()
-	if q.Policy == quorum.Majority && (len(votes) == 0 || earlier != nil && earlier.done()) { // lost, or released before
-		verdict, rest := why, do
-		if why == ErrReleased {
-			verdict = withName(h.name(), ErrNotHeld)
-		}
-		u := newGroupUnlock(q.home, nil, 1, func([]error) error { return verdict })
-		q.home.exec.Spawn(func() {
-			defer u.fut.resolve(struct{}{}, verdict) // when the contexts have ended
-			defer q.run(&rest, false)                // even if one of the user's ends the goroutine
-			q.whole.End(why)
-		})
-		return u
+// endsSoon reports whether endContexts takes a moment only. The caller holds mu.
+func (h *severalHold) endsSoon() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+		return !h.ending && h.contexts.Len() <= driver.FewContexts
 	}
-	ends := q.whole.release(byUser)
-	q.run(&do, false)
-	u := newGroupUnlock(q.home, holdsOf(votes), q.Need(), func(errs []error) error { return q.unreleased(votes, errs) })
-	u.ends = ends
-	q.mu.Lock()
-	q.unlocked = cmp.Or(q.unlocked, u)
-	q.mu.Unlock()
-	u.begin(&q.whole.group, soon)
-	return u
 }
 
 // extend returns when the locks of a MultiLock have an answer, or when a majority of a QuorumLock has done so; else the
 // error joins theirs.
 func (h *severalHold) extend(ctx context.Context, d time.Duration) error {
-	if h.q.Policy == quorum.All {
+	if h.Policy == quorum.All {
 		return h.extendAll(ctx, d)
 	}
 	return withName(h.name(), h.extendBy(ctx, d))
@@ -193,7 +215,7 @@ func (h *severalHold) extendAll(ctx context.Context, d time.Duration) error {
 		}
 		wait = max(wait, one.ExtendPatience())
 	}
-	patience, stop := h.q.home.world.After(wait)
+	patience, stop := h.eng.world.After(wait)
 	defer stop()
 	all := make([]*driver.Extension, len(holds))
 	for i, one := range holds { // not one after the other, which would take a round trip each
@@ -207,7 +229,6 @@ func (h *severalHold) extendAll(ctx context.Context, d time.Duration) error {
 }
 
 func (h *severalHold) extendBy(ctx context.Context, d time.Duration) error {
-	q := h.q
 	switch why := h.err(); {
 	case ctx == nil:
 		return lockerr.ErrNoContext
@@ -218,15 +239,14 @@ func (h *severalHold) extendBy(ctx context.Context, d time.Duration) error {
 	case d <= drift(d):
 		return lockerr.Invalid("Extend (%v) must be longer than the drift of the clocks (%v)", d, drift(d))
 	}
-	q.mu.Lock()
-	votes := q.Votes()
-	q.mu.Unlock()
+	h.mu.Lock()
+	votes := h.Votes()
+	h.mu.Unlock()
 	return h.extendAt(ctx, votes, d)
 }
 
 // extendAt extends the hold where it has these votes: none, if Unlock has just taken them.
 func (h *severalHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.Duration) error {
-	q := h.q
 	for _, v := range votes {
 		if err := voteOf(v).hold.MayExtend(ctx, d); err != nil {
 			return err // nothing was sent
@@ -235,7 +255,7 @@ func (h *severalHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time
 	// The rest is not waited for: what was sent may still succeed.
 	ectx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	world := &q.home.world
+	world := &h.eng.world
 	results, ready := make(chan error, len(votes)), make(chan struct{}, len(votes))
 	for _, v := range votes {
 		world.Go(func() {
@@ -244,13 +264,13 @@ func (h *severalHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time
 				err = lossAt(lost.Reason)
 			}
 			if err != nil {
-				err = &serverError{q.locks[v.Member].home.serverName(), err}
+				err = &serverError{h.all.locks[v.Member].home.serverName(), err}
 			}
 			results <- err
 			ready <- struct{}{}
 		})
 	}
-	count := quorum.Count{Members: len(votes), Need: q.Need()}
+	count := quorum.Count{Members: len(votes), Need: h.Need()}
 	var errs []error
 	for range votes {
 		world.Wait(ready, nil, nil)

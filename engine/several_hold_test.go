@@ -26,7 +26,7 @@ func TestMultiHold_ContextEnded_IsNotKept(t *testing.T) {
 		receive(t, ctx.Done())
 	}
 	eventually(t, "they are forgotten", func() bool {
-		g := &h.h.(*severalHold).group
+		g := h.h.(*severalHold)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.contexts.Len() == 0
@@ -119,7 +119,7 @@ func TestMultiLock_StoppedWhileItTriesTheOthers_SaysHeld(t *testing.T) {
 		p.Pause(faultproxy.All)
 		mustUnlock(t, h)
 		eventually(t, "it has y, and tries x", func() bool { return e.Stats().Held == 1 && slow.Stats().InFlight == 1 })
-		f.source.(*severalAcquisition).Cancel(stop)
+		f.source.(*severalHold).Cancel(stop)
 		_, err := f.Await(ctxT(t))
 		if !errors.Is(err, stop.Cause) || !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: %v", what, err)
@@ -192,7 +192,7 @@ func TestQuorumHold_ServerJoins_CountsSoon(t *testing.T) {
 		eventually(t, "all three have it", func() bool { return len(h.Servers()) == 3 })
 		if i == 1 { // the others were looked at
 			eventually(t, "it counts", func() bool {
-				q := h.h.(*severalHold).q
+				q := h.h.(*severalHold)
 				q.mu.Lock()
 				defer q.mu.Unlock()
 				last := q.Members[1].Vote.Port.(*vote).hold

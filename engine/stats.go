@@ -111,22 +111,21 @@ func (e *Engine) connected() (n int, downSince map[string]time.Time) {
 
 // inside is what the world may look at: see env.Env.
 func (e *Engine) inside() (in env.Snapshot) {
+	add := func(name string, urgent bool, view any) {
+		in.Names++
+		if urgent {
+			in.Urgent++
+		}
+		in.States = append(in.States, fmt.Sprintf("%q: %+v", name, view))
+	}
 	for i := range e.table.Shards() {
 		sh := &e.table.Shards()[i]
 		sh.Lock()
 		for _, r := range sh.Locks.All() {
-			in.Names++
-			if r.Urgent() {
-				in.Urgent++
-			}
-			in.States = append(in.States, fmt.Sprintf("%q: %+v", r.Name, r.View()))
+			add(r.Name, r.Urgent(), r.View())
 		}
 		for _, c := range sh.Counts() {
-			in.Names++
-			if c.Urgent() {
-				in.Urgent++
-			}
-			in.States = append(in.States, fmt.Sprintf("%q: %+v", c.Name, c.View()))
+			add(c.Name, c.Urgent(), c.View())
 		}
 		sh.Unlock()
 	}
@@ -136,7 +135,7 @@ func (e *Engine) inside() (in env.Snapshot) {
 		in.States = append(in.States, fmt.Sprintf("a lane, up %v: %d urgent, %d tries stalled, %d out", l.Lane.Up(), len(l.Urgent), len(l.Tries), l.Out))
 	}
 	in.Many = len(e.table.Pending.Listed())
-	in.Watched = e.watches.Len() + e.counterWatches.Len() + e.table.Pending.Watched()
+	in.Watched = e.watches.Len() + e.table.Pending.Watched()
 	return in
 }
 
@@ -178,9 +177,9 @@ func (e *Engine) answer(q *inspect.Question, late func() bool) *inspect.Answer {
 }
 
 // redLocks are the RedLocks that are listed.
-func (e *Engine) redLocks() (list []*severalAcquisition) {
+func (e *Engine) redLocks() (list []*severalHold) {
 	for _, t := range e.table.Pending.Listed() {
-		if q, is := t.(*severalAcquisition); is && q.Policy == quorum.Majority {
+		if q, is := t.(*severalHold); is && q.Policy == quorum.Majority {
 			list = append(list, q)
 		}
 	}

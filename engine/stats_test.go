@@ -129,17 +129,17 @@ func TestObserver_WholeLostBeforeItIsReported_ComesAfterTheGrant(t *testing.T) {
 	t.Parallel()
 	events := new(chronicle)
 	e := open(t, server(t).URL(), events.observe)
-	for range 2 { // the loss before the grant is noted, and after
+	for _, early := range []bool{true, false} { // the loss before the grant is reported, and after
 		_, o := e.observe(ctxT(t), Acquisition{Kind: kindMulti}, false)
-		g := &group{done: make(chan struct{}), left: 1}
-		if len(events.events) == 0 {
-			g.settle(&LostError{Reason: NotRenewed})
-			g.observe(o)
+		h := &severalHold{seen: o}
+		h.Ending = &LostError{Reason: NotRenewed}
+		if early {
+			h.noteEnd(nil)
+			o.finish(nil)
 		} else {
-			g.observe(o)
-			g.settle(&LostError{Reason: NotRenewed})
+			o.finish(nil)
+			h.noteEnd(nil)
 		}
-		o.finish(nil)
 	}
 	events.want(t, "acquired", "lost: "+NotRenewed.String(), "acquired", "lost: "+NotRenewed.String())
 }

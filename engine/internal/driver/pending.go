@@ -14,14 +14,17 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Pending is what an acquisition of several locks and a query have in common: what may end
-// them before they have their result.
+// Pending is what an acquisition of several locks, an operation on a count and a query have in common: what may
+// end them before they have their result.
 type Pending struct {
-	of    PendingOwner
-	on    []*Table // of all servers, each once; the wheel of the first serves all of them
-	watch ctxwatch.Slot[*Pending]
-	limit deadline      // of Wait
-	since clock.Instant // it was refused first: it is listed
+	Done   <-chan struct{} // of the context of a caller who waits; nil: that is not asked
+	of     PendingOwner    // nil before Begin
+	on     []*Table        // of all servers, each once; the wheel of the first serves all of them
+	one    [1]*Table       // room for on: most have one
+	watch  ctxwatch.Slot[*Pending]
+	bounds Bounds
+	limit  deadline      // of Bounds.Wait
+	since  clock.Instant // it was refused first: it is listed
 
 	outages []Outage // of the tables; nil without Outage
 }
@@ -42,10 +45,15 @@ type Bounds struct {
 	Need      int
 }
 
+// At is the server of one name, for Begin.
+func (t *Table) At(route uint64) iter.Seq2[*Table, uint64] {
+	return func(yield func(*Table, uint64) bool) { yield(t, route) }
+}
+
 // Begin arranges for what may end it; the tables are not told before List. If nobody waits for it, its
-// context ends it.
+// context ends it; a caller who waits calls Await. ctx may be the user's own, and panic.
 func (t *Pending) Begin(ctx context.Context, of PendingOwner, at iter.Seq2[*Table, uint64], b Bounds, async bool) {
-	t.of = of
+	t.of, t.bounds, t.on = of, b, t.one[:0]
 	var sites []site
 	for table, route := range at {
 		if b.HasOutage {
@@ -65,6 +73,8 @@ func (t *Pending) Begin(ctx context.Context, of PendingOwner, at iter.Seq2[*Tabl
 	home := t.on[0]
 	if async { // from here on it may end at any time
 		home.Pending.watches.Join(ctx, t)
+	} else {
+		t.Done = ctx.Done()
 	}
 	if b.Wait != 0 {
 		home.Timers.Schedule(&t.limit.timer, home.World.Clock.Now().Add(b.Wait))
@@ -85,23 +95,25 @@ func (t *Pending) finishIfOver() {
 	}
 }
 
-// Finish takes it out of everything.
+// Finish takes it out of everything, if it has begun.
 func (t *Pending) Finish() {
 	t.Unlist()
 	t.watch.Leave(t)
 	for i := range t.outages {
 		t.on[i].Outages.remove(&t.outages[i])
 	}
-	t.on[0].Timers.Cancel(&t.limit.timer)
+	if t.bounds.Wait != 0 {
+		t.on[0].Timers.Cancel(&t.limit.timer)
+	}
 }
 
 // WatchSlot and GiveUp implement ctxwatch.Waiter.
 func (t *Pending) WatchSlot() *ctxwatch.Slot[*Pending] { return &t.watch }
 func (t *Pending) GiveUp(s lockerr.Cancel) bool        { return t.of.Cancel(s) }
 
-// List lets all of its tables end it; it reports whether none has closed. The lock that it
+// List lets all of its tables end it, which one that has closed does at once. The lock that it
 // waits for hears of one only.
-func (t *Pending) List() bool {
+func (t *Pending) List() {
 	open := true
 	if t.since == 0 {
 		t.since = t.on[0].World.Clock.Stamp()
@@ -109,8 +121,10 @@ func (t *Pending) List() bool {
 	for _, table := range t.on {
 		open = table.Pending.add(t) && open
 	}
+	if !open {
+		t.GiveUp(lockerr.Cancel{Cause: lockerr.ErrClosed})
+	}
 	t.finishIfOver()
-	return open
 }
 
 // Unlist undoes List.
@@ -123,10 +137,10 @@ func (t *Pending) Unlist() {
 // ListedFor is how long ago it was listed first.
 func (t *Pending) ListedFor() time.Duration { return t.on[0].World.Clock.Now().Sub(t.since) }
 
-// Await is the synchronous half: it waits for the end or for the context, whose Done is done.
-func (t *Pending) Await(ctx context.Context, done, ended <-chan struct{}, abandon func()) {
+// Await is the synchronous half: it waits for the end or for the context.
+func (t *Pending) Await(ctx context.Context, ended <-chan struct{}, abandon func()) {
 	wait := t.on[0].World.Wait
-	if wait(ended, done, nil) == 0 {
+	if wait(ended, t.Done, nil) == 0 {
 		return
 	}
 	t.GiveUp(ctxwatch.CancelOrPanic(ctx, func() {

@@ -100,16 +100,21 @@ func endHolds(h *lock.Hold) {
 	}
 }
 
-// EndAll ends all of them, even if one panics: then the panic goes on after that.
+// EndAll ends all of them, even if one panics.
 func EndAll[C lock.Context](contexts []C, why error) {
+	Each(contexts, func(c C) { c.End(why) })
+}
+
+// Each calls do with all of them, even if one panics: then the panic goes on after that.
+func Each[T any](all []T, do func(T)) {
 	defer func() {
-		if len(contexts) > 0 {
-			EndAll(contexts, why)
+		if len(all) > 0 {
+			Each(all, do)
 		}
 	}()
-	for len(contexts) > 0 {
-		c := contexts[0]
-		contexts = contexts[1:]
-		c.End(why)
+	for len(all) > 0 {
+		one := all[0]
+		all = all[1:]
+		do(one)
 	}
 }

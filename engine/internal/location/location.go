@@ -34,7 +34,7 @@ func Parse(raw string, s *Settings) (*Location, error) {
 	if scheme.path == nil && !strings.Contains(raw, "://") {
 		return nil, lockerr.Invalid("the URL has no scheme: write redis://HOST:PORT, rediss://HOST:PORT for TLS, unix:///PATH, redis+cluster://HOST,HOST or redis+sentinel://HOST,HOST/MASTER")
 	}
-	raw, hosts, several := splitHosts(raw)
+	raw, hosts := splitHosts(raw)
 	if scheme, yes := plainList(raw); yes {
 		return nil, lockerr.Invalid("the URL names several addresses, and %s:// takes one: say what they are together, with redis+cluster://, redis+sentinel:// or redis+replicas:// (rediss+... over TLS)", scheme)
 	}
@@ -55,7 +55,7 @@ func Parse(raw string, s *Settings) (*Location, error) {
 	if err := l.takeUser(u.User); err != nil {
 		return nil, err
 	}
-	path, err := scheme.path(l, u, hosts, several)
+	path, err := scheme.path(l, u, hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (l *Location) takeUser(user *url.Userinfo) error {
 }
 
 // takeHost reads the address of one server.
-func (l *Location) takeHost(u *url.URL, _ []string, _ bool) (path string, err error) {
+func (l *Location) takeHost(u *url.URL, _ []string) (path string, err error) {
 	host, port := u.Hostname(), cmp.Or(u.Port(), "6379")
 	if host == "" {
 		return "", lockerr.Invalid("the URL names no host: redis://host:6379")
@@ -110,7 +110,7 @@ func (l *Location) takeHost(u *url.URL, _ []string, _ bool) (path string, err er
 }
 
 // takeSocket reads the path of a unix socket.
-func (l *Location) takeSocket(u *url.URL, _ []string, _ bool) (path string, err error) {
+func (l *Location) takeSocket(u *url.URL, _ []string) (path string, err error) {
 	if u.Host != "" || u.Path == "" || u.Path[0] != '/' {
 		return "", lockerr.Invalid("a unix URL must hold an absolute path: unix:///run/redis.sock")
 	}
@@ -132,10 +132,10 @@ func authority(raw string) (scheme, user, hosts, tail string) {
 
 // splitHosts takes the list of hosts out of a URL whose scheme names a topology,
 // since a URL proper has one host, and leaves a stand-in.
-func splitHosts(raw string) (rest string, hosts []string, several bool) {
+func splitHosts(raw string) (rest string, hosts []string) {
 	scheme, user, list, tail := authority(raw)
 	if !strings.Contains(scheme, "+") || list == "" {
-		return raw, nil, false
+		return raw, nil
 	}
 	if user != "" {
 		name, _, _ := strings.Cut(user, ":")
@@ -143,7 +143,7 @@ func splitHosts(raw string) (rest string, hosts []string, several bool) {
 			list = "@" // refused by takeHosts
 		}
 	}
-	return scheme + "://" + user + "hosts" + tail, strings.Split(list, ","), true
+	return scheme + "://" + user + "hosts" + tail, strings.Split(list, ",")
 }
 
 // plainList reports whether the URL has a list of hosts behind a scheme that takes one
@@ -157,8 +157,8 @@ func plainList(raw string) (scheme string, yes bool) {
 }
 
 // takeHosts reads what stands behind the scheme of a topology.
-func (l *Location) takeHosts(u *url.URL, hosts []string, several bool) (path string, err error) {
-	if !several {
+func (l *Location) takeHosts(u *url.URL, hosts []string) (path string, err error) {
+	if hosts == nil {
 		return "", lockerr.Invalid("the URL names no host: redis+cluster://host:6379,host:6379")
 	}
 	_, l.Topology, _ = strings.Cut(u.Scheme, "+")

@@ -9,7 +9,7 @@ import (
 type scheme struct {
 	tls bool
 	// path reads what follows, up to the settings, and returns the path; nil: it is not known.
-	path func(l *Location, u *url.URL, hosts []string, several bool) (string, error)
+	path func(l *Location, u *url.URL, hosts []string) (string, error)
 }
 
 // canonical returns the URL with the scheme that it is known by here: redis, rediss or unix, with

@@ -39,6 +39,13 @@ var (
 	ErrPatience  = errors.New("no answer within Config.CommandTimeout")
 )
 
+// What is true of one of several locks that has given no reason itself.
+var (
+	ErrGivenBack    = errors.New("it was granted, and given back")
+	ErrNotGranted   = errors.New("it was not granted there")
+	ErrGrantedAgain = errors.New("it was granted there again, perhaps too late")
+)
+
 // ErrNoContext is for a nil context.
 var ErrNoContext = Invalid("the context must not be nil: use context.Background() if nothing bounds the call")
 

@@ -22,7 +22,7 @@ const (
 // lock whose server is away is waited for first: the others would be kept until it is given up.
 func (m *Machine) collect(do *Ready) {
 	if i, why := m.away(); why != nil {
-		m.last = MemberResult{i, Refused, why}
+		m.last = MemberResult{i, why}
 		m.withdraw(do)
 		return
 	}
@@ -99,7 +99,7 @@ func (m *Machine) worst() int {
 func (m *Machine) refusedBy(i int, do *Ready) {
 	p := &m.Members[i]
 	r := &p.refusal
-	now, before := p.result(i), m.last
+	now, before := MemberResult{i, r.Why}, m.last
 	m.last = now
 	tooLate := r.Late
 	if tooLate {
@@ -107,7 +107,7 @@ func (m *Machine) refusedBy(i int, do *Ready) {
 		tooLate = m.late >= lock.MaxLate || m.Stage == Waiting // one that waits has counted itself
 	}
 	noAnswer := p.cut && (!r.Passes || lockerr.CutOff(r.Why))
-	blocking := r.Ended || lockerr.IsBlocking(lockerr.Parts(r.Why)[0])
+	blocking := lockerr.IsBlocking(lockerr.Parts(r.Why)[0])
 	switch {
 	case noAnswer && before.Why != nil: // what was known before stands
 		m.failStopped(before, do)
@@ -163,13 +163,13 @@ func (m *Machine) failOne(one MemberResult, stop *lockerr.Cancel, do *Ready) {
 	if m.stop != nil && m.stop.Away != nil {
 		stop = m.stop
 	}
-	m.fail(Failure{Is: OneRefused, One: one, Stop: stop}, do)
+	m.fail(Failure{One: one, Stop: stop}, do)
 }
 
 // failStopped ends one that was given up between two attempts, with what the latest was told.
 func (m *Machine) failStopped(latest MemberResult, do *Ready) {
 	if m.stop.Cause == lockerr.ErrClosed {
-		m.fail(Failure{Is: EngineIsClosed, One: latest}, do)
+		m.fail(Failure{Is: lockerr.ErrClosed, One: latest}, do)
 		return
 	}
 	m.failOne(latest, m.stop, do)

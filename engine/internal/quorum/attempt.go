@@ -49,7 +49,7 @@ func (m *Machine) next(do *Ready) {
 			m.fail(m.failure(), do)
 		}
 	case closed:
-		m.fail(Failure{Is: EngineIsClosed}, do)
+		m.fail(Failure{Is: lockerr.ErrClosed}, do)
 	case m.Stage != Waiting:
 		m.advance(do)
 	case m.Due == 0 && !waiting:

@@ -219,7 +219,7 @@ func TestAttempt_Full_WaitsAtNone(t *testing.T) {
 	l.refuse(2, full)
 	l.refuse(3, full)
 	l.refuse(4, cut) // it cannot tell more
-	l.failedWith(IsRefused)
+	l.failedWith(cut.Why)
 
 	l = newContender(t, 5)
 	l.trips[4] = WasSilent
@@ -301,8 +301,8 @@ func TestAttempt_GrantsThatComeTooLate_EndIt(t *testing.T) {
 	l.grant(2)
 	l.refuse(0, late)
 	l.refuse(1, late)
-	f := l.failedWith(IsRefused)
-	l.must(f.One.Why == lockerr.ErrGrantTooLate && f.Granted == 0, "%+v", f)
+	f := l.failedWith(lockerr.ErrGrantTooLate)
+	l.must(f.Granted == 0, "%+v", f)
 	l.did("ask [] give [2] cancel [] look []")
 }
 
@@ -328,10 +328,10 @@ func TestAttempt_VoteThatEndsBeforeTheMajority_DoesNotCount(t *testing.T) {
 	l.grant(0)
 	l.leave(0, lock.NotRenewed, l.now)
 	l.hasVotes()
-	l.must(l.Members[0].refusal.Late && l.Members[0].refusal.Ended, "it is %+v", l.Members[0].refusal)
+	l.must(l.Members[0].refusal.Late, "it is %+v", l.Members[0].refusal)
 	h := &hold{lab: l, until: l.now.Add(time.Minute)} // this one before it was noted
 	h.Port, h.Member = h, 1
-	l.does(func(do *Ready) { l.Leave(&h.Vote, End{1, errors.New("lost"), lock.NotRenewed}, l.now, do) })
+	l.does(func(do *Ready) { l.Leave(&h.Vote, endOf(1, errors.New("lost"), lock.NotRenewed), l.now, do) })
 	l.tell(1, h, Refusal{})
 	l.hasVotes()
 	l.grant(2)
@@ -372,12 +372,12 @@ func TestAttempt_AnEngineCloses_EndsIt(t *testing.T) {
 	l.grant(0)
 	l.news()
 	l.leave(0, lock.EngineClosed, l.now)
-	l.failedWith(EngineIsClosed)
+	l.failedWith(lockerr.ErrClosed)
 	l.did("ask [] give [] cancel [1 2] look []")
 
 	l = refusedByAll(t, 3)
 	l.refuse(0, closed)
-	l.failedWith(EngineIsClosed)
+	l.failedWith(lockerr.ErrClosed)
 }
 
 // Given up at each step of a journey: it ends when all that is out has an answer, whatever that is,
@@ -438,7 +438,7 @@ func TestAttempt_GrantAfterTheFailure_IsGivenBack(t *testing.T) {
 	l := tryLock(t, 3)
 	l.refuse(0, held)
 	l.refuse(1, held)
-	l.failedWith(IsHeld)
+	l.failedWith(lockerr.ErrHeld)
 	l.must(l.Stopped().Cause == lockerr.ErrAbandoned, "a try that begins now: %+v", l.Stopped())
 	l.news()
 	l.grant(2)

@@ -83,36 +83,24 @@ func Reached[T cmp.Ordered](values []T, need int) T {
 	return values[len(values)-need]
 }
 
-// Cause is what is true of the whole.
-type Cause uint8
-
-// The causes.
-const (
-	NoAnswer Cause = iota // it was given up too early to know
-	IsHeld
-	IsUnavailable
-	IsRefused // a server has said something else
-	EngineIsClosed
-	OneRefused // of a MultiLock: what that lock has said
-)
-
-// Cause is why it was not acquired. Of a Lock that was given up, stop says why. It has given
-// votes back only because others have it; those that a TryLock gave back prove nothing.
-func (c Count) Cause(tryLock bool, stop *lockerr.Cancel) Cause {
+// Cause is why it was not acquired: ErrHeld, ErrUnavailable, ErrClosed, ErrEarly, or what a member has said for good.
+// Of a Lock that was given up, stop says why. It has given votes back only because others have it; those that a
+// TryLock gave back prove nothing.
+func (c Count) Cause(tryLock bool, stop *lockerr.Cancel, said error) error {
 	spare := c.spare()
 	refused := c.Held + c.Unavailable + c.TooLate + c.Refused
 	givenBack := c.Members - c.Granted - c.Pending - refused
 	switch {
 	case stop != nil && stop.Cause == lockerr.ErrClosed:
-		return EngineIsClosed
+		return lockerr.ErrClosed
 	case stop != nil && stop.Away != nil, c.Held <= spare && c.Unavailable > 0 && refused+c.Pending > spare:
-		return IsUnavailable
+		return lockerr.ErrUnavailable
 	case c.Held > spare, !tryLock && c.Held > 0 && c.Held+givenBack > spare:
-		return IsHeld
+		return lockerr.ErrHeld
 	case stop == nil && refused > c.Held+c.Unavailable:
-		return IsRefused
+		return said
 	case stop != nil && stop.TimedOut:
-		return IsUnavailable // in all its time not enough of them have answered
+		return lockerr.ErrUnavailable // in all its time not enough of them have answered
 	}
-	return NoAnswer
+	return lockerr.ErrEarly
 }

@@ -57,36 +57,37 @@ func TestCount_Result(t *testing.T) {
 func TestCount_Cause(t *testing.T) {
 	t.Parallel()
 	late, user := &lockerr.Cancel{Cause: lockerr.ErrWaited, TimedOut: true}, &lockerr.Cancel{Cause: errors.New("enough")}
+	said := errors.New("of another type")
 	for _, c := range []struct {
 		count Count
 		try   bool
 		stop  *lockerr.Cancel
-		want  Cause
+		want  error
 	}{
-		{Count{Members: 3, Held: 2, Pending: 1}, true, nil, IsHeld},
-		{Count{Members: 3, Held: 2, Granted: 1}, true, nil, IsHeld},
-		{Count{Members: 3, Unavailable: 2, Granted: 1}, true, nil, IsUnavailable},
-		{Count{Members: 3, Unavailable: 1, Held: 1, Granted: 1}, true, nil, IsUnavailable},
-		{Count{Members: 3, Unavailable: 1, Refused: 1}, true, nil, IsUnavailable},
-		{Count{Members: 3, Refused: 1, Held: 1, Granted: 1}, true, nil, IsRefused},
-		{Count{Members: 3, TooLate: 1, Held: 1, Granted: 1}, true, nil, IsRefused},
-		{Count{Members: 3, Refused: 2}, false, nil, IsRefused},
-		{Count{Members: 3, TooLate: 2, Held: 1}, false, nil, IsRefused},
+		{Count{Members: 3, Held: 2, Pending: 1}, true, nil, lockerr.ErrHeld},
+		{Count{Members: 3, Held: 2, Granted: 1}, true, nil, lockerr.ErrHeld},
+		{Count{Members: 3, Unavailable: 2, Granted: 1}, true, nil, lockerr.ErrUnavailable},
+		{Count{Members: 3, Unavailable: 1, Held: 1, Granted: 1}, true, nil, lockerr.ErrUnavailable},
+		{Count{Members: 3, Unavailable: 1, Refused: 1}, true, nil, lockerr.ErrUnavailable},
+		{Count{Members: 3, Refused: 1, Held: 1, Granted: 1}, true, nil, said},
+		{Count{Members: 3, TooLate: 1, Held: 1, Granted: 1}, true, nil, said},
+		{Count{Members: 3, Refused: 2}, false, nil, said},
+		{Count{Members: 3, TooLate: 2, Held: 1}, false, nil, said},
 		// Of a Lock, what was given back was given back because of the owner of another.
-		{Count{Members: 3, Held: 1, Refused: 1}, false, user, IsHeld},
-		{Count{Members: 3, Held: 1, Refused: 1}, true, user, NoAnswer},
-		{Count{Members: 5, Held: 1, Unavailable: 1}, false, late, IsHeld},
-		{Count{Members: 3, Pending: 3}, false, user, NoAnswer},
-		{Count{Members: 3, Held: 1, Pending: 2}, false, user, NoAnswer},
-		{Count{Members: 3, Pending: 3}, false, late, IsUnavailable},
-		{Count{Members: 3, Granted: 1, Pending: 2}, false, late, IsUnavailable},
-		{Count{Members: 3, Held: 2, Pending: 1}, false, late, IsHeld},
-		{Count{Members: 3, Held: 3}, false, &lockerr.Cancel{Away: errors.New("down")}, IsUnavailable},
-		{Count{Members: 3, Held: 3}, false, &lockerr.Cancel{Cause: lockerr.ErrClosed}, EngineIsClosed},
+		{Count{Members: 3, Held: 1, Refused: 1}, false, user, lockerr.ErrHeld},
+		{Count{Members: 3, Held: 1, Refused: 1}, true, user, lockerr.ErrEarly},
+		{Count{Members: 5, Held: 1, Unavailable: 1}, false, late, lockerr.ErrHeld},
+		{Count{Members: 3, Pending: 3}, false, user, lockerr.ErrEarly},
+		{Count{Members: 3, Held: 1, Pending: 2}, false, user, lockerr.ErrEarly},
+		{Count{Members: 3, Pending: 3}, false, late, lockerr.ErrUnavailable},
+		{Count{Members: 3, Granted: 1, Pending: 2}, false, late, lockerr.ErrUnavailable},
+		{Count{Members: 3, Held: 2, Pending: 1}, false, late, lockerr.ErrHeld},
+		{Count{Members: 3, Held: 3}, false, &lockerr.Cancel{Away: errors.New("down")}, lockerr.ErrUnavailable},
+		{Count{Members: 3, Held: 3}, false, &lockerr.Cancel{Cause: lockerr.ErrClosed}, lockerr.ErrClosed},
 	} {
 		c.count.Need = Majority.Need(c.count.Members)
-		if got := c.count.Cause(c.try, c.stop); got != c.want {
-			t.Errorf("%+v, TryLock %t, %+v: %d, want %d", c.count, c.try, c.stop, got, c.want)
+		if got := c.count.Cause(c.try, c.stop, said); got != c.want {
+			t.Errorf("%+v, TryLock %t, %+v: %v, want %v", c.count, c.try, c.stop, got, c.want)
 		}
 	}
 }

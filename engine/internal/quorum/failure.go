@@ -11,54 +11,29 @@ import (
 
 // Failure is why the lock was not acquired.
 type Failure struct {
-	Is      Cause
-	TTL     time.Duration   // if IsHeld
-	One     MemberResult    // if IsRefused, or OneRefused
-	Stop    *lockerr.Cancel // it was given up; if OneRefused: and that is to be said
+	Is      error           // what is true of the whole: see Count.Cause; of a MultiLock nil: what One has said
+	TTL     time.Duration   // if it is held by others
+	One     MemberResult    // of a MultiLock
+	Stop    *lockerr.Cancel // it was given up; of a MultiLock: and that is to be said
 	Granted int             // members that have granted it
 	Each    []MemberResult  // the others
 }
 
-// MemberResult is what became of one member.
+// MemberResult is why a member has not granted it, or does not have it any more.
 type MemberResult struct {
 	Member int
-	Is     Outcome
-	Why    error
-}
-
-// Outcome is what became of a member.
-type Outcome uint8
-
-// Those of a Failure, and those of a Loss.
-const (
-	Silent    Outcome = iota // it has not answered
-	GivenBack                // it was granted, and given back
-	Refused                  // for that reason
-	TooLate                  // the grant had ended before, for that reason
-	Cut                      // the whole was given up before it answered
-
-	NotGranted
-	GrantedAgain // perhaps too late
-	EndedNow     // as the last
-	WasLost      // for that reason
-)
-
-// result is what a refusal says.
-func (p *Member) result(i int) MemberResult {
-	if p.refusal.Ended {
-		return MemberResult{i, TooLate, p.refusal.Why}
-	}
-	return MemberResult{i, Refused, p.refusal.Why}
+	Why    error // of a Loss nil: its time ended just now, as that of the last
 }
 
 // failure is why a machine has failed.
 func (m *Machine) failure() Failure {
 	f := Failure{Stop: m.stop}
 	c := Count{Members: len(m.Members), Need: m.Need()}
+	var said error
 	var ttls []time.Duration
 	for i := range m.Members {
 		p := &m.Members[i]
-		one := MemberResult{Member: i}
+		one := MemberResult{i, lockerr.ErrSilent}
 		switch {
 		case p.Vote != nil:
 			c.Granted++
@@ -66,23 +41,23 @@ func (m *Machine) failure() Failure {
 		case p.Asked != nil:
 			c.Pending++
 		case p.refusal.none():
-			one.Is = GivenBack
+			one.Why = lockerr.ErrGivenBack
 		case p.cut && p.refusal.State == Unknown:
 			c.Pending++
-			one.Is = Cut
+			one.Why = lockerr.ErrEarly
 		default:
 			c.add(&p.refusal)
-			one = p.result(i)
+			one.Why = p.refusal.Why
 			if p.refusal.State == Held {
 				ttls = append(ttls, p.refusal.TTL)
 			} else if p.refusal.State == Unknown {
-				f.One = one
+				said = one.Why
 			}
 		}
 		f.Each = append(f.Each, one)
 	}
 	f.Granted = c.Granted
-	if f.Is = c.Cause(m.Once, m.stop); f.Is == IsHeld {
+	if f.Is = c.Cause(m.Once, m.stop, said); f.Is == lockerr.ErrHeld {
 		slices.Sort(ttls)
 		f.TTL = ttls[len(ttls)-1]
 		if spare := c.spare(); len(ttls) > spare {
@@ -108,18 +83,18 @@ func (m *Machine) loss(last End, since clock.Instant) error {
 	l := Loss{Last: last.Loss}
 	for i := range m.Members {
 		p := &m.Members[i]
-		one := MemberResult{Member: i, Is: NotGranted}
+		one := MemberResult{i, lockerr.ErrNotGranted}
 		switch {
 		case p.Vote != nil && p.Vote.Joined > since:
-			one.Is = GrantedAgain
+			one.Why = lockerr.ErrGrantedAgain
 		case p.Vote != nil && p.Vote.Port.InTime():
 			continue
-		case p.Vote != nil: // its time ended just now, and nobody has looked
-			one.Is = EndedNow
+		case p.Vote != nil: // nobody has looked
+			one.Why = nil
 		case p.lost != nil:
-			one = MemberResult{i, WasLost, p.lost}
+			one.Why = p.lost
 		case p.refused():
-			one = p.result(i)
+			one.Why = p.refusal.Why
 		}
 		l.Each = append(l.Each, one)
 	}

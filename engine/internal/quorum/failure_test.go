@@ -21,15 +21,15 @@ func TestFailure_TryLock_IsReportedAsSoonAsItCannotChange(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		said []Refusal // by the first servers of five; the zero one is a grant
-		is   Cause
+		is   error
 		out  string // what is done at the end
 	}{
-		{"held by one", []Refusal{held, held, held}, IsHeld, "ask [] give [] cancel [3 4] look []"},
-		{"two parts", []Refusal{{}, {}, held, held, held}, IsHeld, "ask [] give [0 1] cancel [] look []"},
-		{"unavailable", []Refusal{away, away, away}, IsUnavailable, "ask [] give [] cancel [3 4] look []"},
-		{"away, and held", []Refusal{away, held, held, {}}, IsUnavailable, "ask [] give [] cancel [] look []"},
-		{"for good", []Refusal{{Why: other}, {Why: other}, {Why: other}}, IsRefused, "ask [] give [] cancel [3 4] look []"},
-		{"closed", []Refusal{{}, closed}, EngineIsClosed, "ask [] give [0] cancel [2 3 4] look []"},
+		{"held by one", []Refusal{held, held, held}, lockerr.ErrHeld, "ask [] give [] cancel [3 4] look []"},
+		{"two parts", []Refusal{{}, {}, held, held, held}, lockerr.ErrHeld, "ask [] give [0 1] cancel [] look []"},
+		{"unavailable", []Refusal{away, away, away}, lockerr.ErrUnavailable, "ask [] give [] cancel [3 4] look []"},
+		{"away, and held", []Refusal{away, held, held, {}}, lockerr.ErrUnavailable, "ask [] give [] cancel [] look []"},
+		{"for good", []Refusal{{Why: other}, {Why: other}, {Why: other}}, other, "ask [] give [] cancel [3 4] look []"},
+		{"closed", []Refusal{{}, closed}, lockerr.ErrClosed, "ask [] give [0] cancel [2 3 4] look []"},
 	} {
 		l := tryLock(t, 5)
 		for i, r := range c.said {
@@ -53,7 +53,7 @@ func TestFailure_TryLock_IsReportedAsSoonAsItCannotChange(t *testing.T) {
 			t.Errorf("%s: it did %s, want %s", c.what, got, c.out)
 		}
 		for _, said := range f.Each {
-			l.must(said.Is != Refused || said.Why != nil, "%s: %+v", c.what, f)
+			l.must(said.Why != nil, "%s: %+v", c.what, f)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestFailure_TryLock_KeepsNothingWhileItAsksWhoHasIt(t *testing.T) {
 	l.refuse(1, forGood)
 	l.did(nothing)
 	l.refuse(2, held)
-	f := l.failedWith(IsRefused)
+	f := l.failedWith(forGood.Why)
 	l.must(f.Granted == 1, "%+v", f)
 
 	l = tryLock(t, 5)
@@ -78,8 +78,8 @@ func TestFailure_TryLock_KeepsNothingWhileItAsksWhoHasIt(t *testing.T) {
 	l.did("ask [] give [0] cancel [] look []")
 	l.is(Asking)
 	l.refuse(4, heldFor(time.Hour))
-	f = l.failedWith(IsHeld)
-	l.must(f.TTL == time.Second && f.Granted == 0 && f.Each[0].Is == GivenBack, "%+v", f)
+	f = l.failedWith(lockerr.ErrHeld)
+	l.must(f.TTL == time.Second && f.Granted == 0 && f.Each[0].Why == lockerr.ErrGivenBack, "%+v", f)
 
 	// What it has given back does not count as held: it has not waited for an owner.
 	l = tryLock(t, 5)
@@ -88,7 +88,7 @@ func TestFailure_TryLock_KeepsNothingWhileItAsksWhoHasIt(t *testing.T) {
 	l.refuse(2, held)
 	l.refuse(3, held)
 	l.refuse(4, forGood)
-	l.failedWith(IsRefused)
+	l.failedWith(forGood.Why)
 }
 
 // A majority has refused it for good: there is nothing to wait for.
@@ -99,8 +99,8 @@ func TestFailure_RefusedForGoodByAMajority_EndsIt(t *testing.T) {
 	l.is(Asking)
 	l.news()
 	l.refuse(1, forGood)
-	f := l.failedWith(IsRefused)
-	l.must(f.One.Why == forGood.Why && f.Stop == nil, "%+v", f)
+	f := l.failedWith(forGood.Why)
+	l.must(f.Stop == nil, "%+v", f)
 	l.did("ask [] give [] cancel [2] look []")
 }
 
@@ -111,7 +111,7 @@ func TestFailure_TTL_IsUntilAMajorityIsFree(t *testing.T) {
 	for i, ttl := range []time.Duration{5, 1, 3} {
 		l.refuse(i, heldFor(ttl*time.Second))
 	}
-	f := l.failedWith(IsHeld)
+	f := l.failedWith(lockerr.ErrHeld)
 	l.must(f.TTL == time.Second, "%v: two are not asked any more, and one more is needed", f.TTL)
 }
 
@@ -121,16 +121,16 @@ func TestFailure_LockIsGivenUp_SaysWhatStoodInItsWay(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		said []Refusal // by servers 0, 1, ..; the zero one is a grant; those that are left are cut
-		is   Cause
+		is   error
 		ttl  time.Duration
 	}{
-		{"nobody has answered", nil, NoAnswer, 0},
-		{"one has", []Refusal{heldFor(2 * time.Second)}, NoAnswer, 0},
-		{"held", []Refusal{heldFor(2 * time.Second), heldFor(3 * time.Second)}, IsHeld, 2 * time.Second},
-		{"held by three", []Refusal{heldFor(3 * time.Second), heldFor(time.Second), heldFor(2 * time.Second)}, IsHeld, 2 * time.Second},
-		{"held, the other given back", []Refusal{heldFor(2 * time.Second), {}, forGood}, IsHeld, 2 * time.Second},
-		{"unavailable", []Refusal{away, away}, IsUnavailable, 0},
-		{"away and held", []Refusal{away, heldFor(time.Second)}, IsUnavailable, 0},
+		{"nobody has answered", nil, lockerr.ErrEarly, 0},
+		{"one has", []Refusal{heldFor(2 * time.Second)}, lockerr.ErrEarly, 0},
+		{"held", []Refusal{heldFor(2 * time.Second), heldFor(3 * time.Second)}, lockerr.ErrHeld, 2 * time.Second},
+		{"held by three", []Refusal{heldFor(3 * time.Second), heldFor(time.Second), heldFor(2 * time.Second)}, lockerr.ErrHeld, 2 * time.Second},
+		{"held, the other given back", []Refusal{heldFor(2 * time.Second), {}, forGood}, lockerr.ErrHeld, 2 * time.Second},
+		{"unavailable", []Refusal{away, away}, lockerr.ErrUnavailable, 0},
+		{"away and held", []Refusal{away, heldFor(time.Second)}, lockerr.ErrUnavailable, 0},
 	} {
 		l := newContender(t, 3)
 		for i, r := range c.said {
@@ -157,7 +157,7 @@ func TestFailure_LockIsGivenUp_SaysWhatStoodInItsWay(t *testing.T) {
 			t.Errorf("%s: %+v", c.what, f)
 		}
 		for _, said := range f.Each {
-			if wasCut := said.Member >= len(c.said); wasCut != (said.Is == Cut) {
+			if wasCut := said.Member >= len(c.said); wasCut != (said.Why == lockerr.ErrEarly) {
 				t.Errorf("%s: of server %d: %+v", c.what, said.Member, said)
 			}
 		}
@@ -167,7 +167,7 @@ func TestFailure_LockIsGivenUp_SaysWhatStoodInItsWay(t *testing.T) {
 	for i := range l.tries {
 		l.refuse(i, cut)
 	}
-	l.failedWith(EngineIsClosed)
+	l.failedWith(lockerr.ErrClosed)
 
 	l = newContender(t, 3) // and then the engine of one closes
 	l.cancel(lockerr.ErrWaited)
@@ -175,5 +175,5 @@ func TestFailure_LockIsGivenUp_SaysWhatStoodInItsWay(t *testing.T) {
 	l.must(!l.Decided(), "it has ended before its tries")
 	l.refuse(1, cut)
 	l.refuse(2, cut)
-	l.failedWith(NoAnswer)
+	l.failedWith(lockerr.ErrEarly)
 }

@@ -48,35 +48,34 @@ func (m *Machine) Check() (certain bool, expired []*Vote) {
 	return c.Result() == Won, expired
 }
 
-// Expired is the end of one whose votes were found to have ended. Leave follows.
-func (m *Machine) Expired(ends []End) error {
-	if m.Policy == All {
-		return ends[0].Why
+// Expired ends one whose votes were found to have ended. Leave follows.
+func (m *Machine) Expired(ends []End) {
+	switch {
+	case m.Ending != nil:
+	case m.Policy == All:
+		m.Ending = ends[0].Why
+	default:
+		for _, e := range ends {
+			m.Members[e.Member].lost = e.There
+		}
+		m.Ending = m.loss(ends[len(ends)-1], math.MaxInt64)
 	}
-	for _, e := range ends {
-		m.Members[e.Member].lost = e.Why
-	}
-	return m.loss(ends[len(ends)-1], math.MaxInt64)
 }
 
-// Release ends what is held, because it is released, or for another reason that the clock has
-// told. It returns the votes that were released, which are not given back, as they have an answer
-// each, and why it has ended. A second Release has the votes of the first. Those of a MultiLock are released
-// even if one of them was lost.
-func (m *Machine) Release(why error, do *Ready) (released []*Vote, ending error) {
+// Release ends what is held. It returns the votes that were released, which are not given back, as they
+// have an answer each, and why it has ended. A second Release has the votes of the first. Those of a MultiLock
+// are released even if one of them was lost.
+func (m *Machine) Release(do *Ready) (released []*Vote, ending error) {
 	if m.Stage != Holding {
-		if why == nil {
-			why = m.Ending // just now
-		}
-		return m.released, why
+		return m.released, m.Ending
 	}
-	if why == nil || m.Policy == All {
+	if m.Ending == nil || m.Policy == All {
 		m.released = m.Votes()
 		for i := range m.Members {
 			m.Members[i].Vote = nil
 		}
 	}
-	m.Ending = cmp.Or(m.Ending, why, lockerr.ErrReleased)
+	m.Ending = cmp.Or(m.Ending, lockerr.ErrReleased)
 	m.over(do)
 	return m.released, m.Ending
 }

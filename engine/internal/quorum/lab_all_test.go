@@ -191,11 +191,8 @@ func (k *taker) NewTry(i int, waits bool) Try {
 func (k *taker) NotAcquired(f Failure) error {
 	k.of = k.wants[f.One.Member].name
 	why := f.One.Why
-	switch {
-	case f.Is == EngineIsClosed:
+	if f.Is == lockerr.ErrClosed {
 		return lockerr.ErrClosed
-	case f.One.Is == TooLate:
-		why = lockerr.Wrap(lockerr.ErrGrantTooLate, why)
 	}
 	if f.Stop != nil {
 		return f.Stop.Err(lockerr.Parts(why)...)
@@ -317,7 +314,7 @@ func (k *taker) unlockIn(n int) {
 func (k *taker) giveBack() {
 	var do Ready
 	for range 2 { // the second has the locks of the first
-		if votes, why := k.Release(nil, &do); len(votes) != len(k.wants) || why != lockerr.ErrReleased || len(do.Give) > 0 {
+		if votes, why := k.Release(&do); len(votes) != len(k.wants) || why != lockerr.ErrReleased || len(do.Give) > 0 {
 			k.l.t.Errorf("%s releases %d locks: %v", k, len(votes), why)
 		}
 	}
@@ -348,4 +345,4 @@ func (k *taker) failed(name string, is ...error) {
 }
 
 // gone is the end of a grant before all are held.
-func (k *taker) gone(i int) End { return End{Member: i, Why: errGone, Loss: lock.NotRenewed} }
+func (k *taker) gone(i int) End { return endOf(i, errGone, lock.NotRenewed) }

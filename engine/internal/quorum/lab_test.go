@@ -248,12 +248,17 @@ func (l *lab) inVain(i int) {
 	l.refuse(i, held)
 }
 
+// endOf is the end of the hold of a member.
+func endOf(i int, why error, loss lock.Loss) End {
+	return End{Member: i, Why: why, There: why, Loss: loss}
+}
+
 // leave has the hold of a vote end, which its server had at that time still.
 func (l *lab) leave(i int, why lock.Loss, there clock.Instant) {
 	l.t.Helper()
-	e := End{Member: i, Why: fmt.Errorf("loss %d", why), Loss: why}
+	e := endOf(i, fmt.Errorf("loss %d", why), why)
 	if why == 0 {
-		e.Why = lockerr.ErrReleased
+		e = endOf(i, lockerr.ErrReleased, 0)
 	}
 	l.does(func(do *Ready) { l.Leave(&l.holds[i].Vote, e, there, do) })
 }
@@ -295,9 +300,9 @@ func (l *lab) hasVotes(want ...int) {
 }
 
 // failedWith returns the failure of one that has failed.
-func (l *lab) failedWith(is Cause) Failure {
+func (l *lab) failedWith(is error) Failure {
 	l.t.Helper()
 	l.must(l.Stage == Over && len(l.failed) == 1 && l.won == 0, "stage %d, failed %+v, won %d", l.Stage, l.failed, l.won)
-	l.must(l.failed[0].Is == is, "failed with %+v, want cause %d", l.failed[0], is)
+	l.must(l.failed[0].Is == is, "failed with %+v, want %v", l.failed[0], is)
 	return l.failed[0]
 }

@@ -56,7 +56,7 @@ type Member struct {
 	cut     bool          // the refusal is none: the whole was given up first
 	since   clock.Instant // it is asked
 	refusal Refusal       // the latest answer, if that was one
-	lost    error         // what became of the latest vote
+	lost    error         // what became of the latest vote: End.There
 }
 
 // how is the way in which a server is asked.
@@ -110,7 +110,7 @@ func (m *Machine) Reply(i int, v *Vote, r Refusal, do *Ready) {
 	switch {
 	case v == nil:
 	case v.ended.Why != nil:
-		p.lost, p.refusal = v.ended.Why, EndedBefore(v.ended)
+		p.lost, p.refusal = v.ended.There, EndedBefore(v.ended)
 	case !wanted:
 		do.Give = append(do.Give, v)
 	default:

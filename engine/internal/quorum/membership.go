@@ -82,7 +82,7 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
 		v.ended = end // not noted yet, or given back
 		return
 	case m.Stage != Holding:
-		p.Vote, p.lost, p.refusal = nil, end.Why, EndedBefore(end)
+		p.Vote, p.lost, p.refusal = nil, end.There, EndedBefore(end)
 		if m.Policy == Majority { // else an answer is to come
 			m.next(do)
 		}
@@ -91,7 +91,7 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
 		m.Ending = cmp.Or(m.Ending, end.Why)
 		return
 	}
-	p.Vote, p.lost = nil, end.Why
+	p.Vote, p.lost = nil, end.There
 	gone := end.Loss == lock.RemovedOnServer || end.Loss == lock.KeyOverwritten
 	since := clock.Instant(math.MaxInt64) // it was there until now
 	switch {
@@ -110,8 +110,10 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
 		m.lookAtOthers(v.Member, do)
 	}
 	switch {
-	case all < m.Need():
-		m.Ending = m.loss(end, since)
+	case m.Ending != nil || all < m.Need():
+		if m.Ending == nil {
+			m.Ending = m.loss(end, since)
+		}
 		m.over(do)
 		if end.Loss != 0 && end.Loss != lock.EngineClosed {
 			do.Lost = m.Ending

@@ -30,11 +30,11 @@ func TestMembership_ServersAreFoundEmptyOneByOne_IsLost(t *testing.T) {
 	l.did("ask [] give [0 1 3 4] cancel [] look [0 1 3 4]")
 	loss := l.Ending.(*lossError).Loss
 	l.must(loss.Last == lock.RemovedOnServer && loss.Left == 2 && len(l.logged) == 1, "%+v, logged %v", loss, l.logged)
-	var is []Outcome
+	var is []error
 	for _, said := range loss.Each {
-		is = append(is, said.Is)
+		is = append(is, said.Why)
 	}
-	l.must(slices.Equal(is, []Outcome{GrantedAgain, GrantedAgain, WasLost}), "what became of them: %v", is)
+	l.must(slices.Equal(is, []error{lockerr.ErrGrantedAgain, lockerr.ErrGrantedAgain, loss.Each[2].Why}) && is[2] == l.Members[2].lost, "what became of them: %v", is)
 }
 
 // The same, but the others were looked at when one joined, and had it then.
@@ -156,7 +156,8 @@ func TestMembership_Reentry_IsNotAskedForAgain(t *testing.T) {
 func TestMembership_Loss_NeverSaysThatEnoughAreLeft(t *testing.T) {
 	t.Parallel()
 	l := heldBy(t, 3)
-	loss := l.Expired([]End{{1, errors.New("lost"), lock.NotRenewed}}).(*lossError).Loss
+	l.Expired([]End{endOf(1, errors.New("lost"), lock.NotRenewed)})
+	loss := l.Ending.(*lossError).Loss
 	l.must(loss.Left == 1, "%+v", loss)
 }
 
@@ -171,7 +172,7 @@ func TestMembership_Loss_SaysWhatBecameOfEachServer(t *testing.T) {
 	l.leave(0, lock.EngineClosed, l.now)
 	loss := l.Ending.(*lossError).Loss
 	l.must(loss.Last == lock.EngineClosed && loss.Left == 2 && len(loss.Each) == 3, "%+v", loss)
-	for i, want := range []MemberResult{{0, WasLost, loss.Each[0].Why}, {3, Refused, forGood.Why}, {4, NotGranted, nil}} {
+	for i, want := range []MemberResult{{0, l.Members[0].lost}, {3, forGood.Why}, {4, lockerr.ErrNotGranted}} {
 		l.must(loss.Each[i] == want, "%+v, want %+v", loss.Each[i], want)
 	}
 	l.did("ask [once 0 once 1 once 2 once 3 once 4] give [1 2] cancel [4] look []")
@@ -271,7 +272,7 @@ func TestMembership_ServerLostTheLock_IsAskedAgain(t *testing.T) {
 	l.did("ask [once 2] give [] cancel [] look []")
 	l.refuse(2, away)
 	var do Ready
-	l.Release(nil, &do)
+	l.Release(&do)
 	l.must(do.Timer && l.Due == 0, "%+v", do)
 }
 

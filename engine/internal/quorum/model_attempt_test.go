@@ -168,7 +168,7 @@ func (g *grant) renew(again bool) {
 
 // lost ends it: first here, then at the server.
 func (g *grant) lost(why lock.Loss) {
-	g.end(End{g.server.id, fmt.Errorf("loss %d at %d", why, g.server.id), why})
+	g.end(endOf(g.server.id, fmt.Errorf("loss %d at %d", why, g.server.id), why))
 	if why != lock.RemovedOnServer {
 		g.release(nil)
 	}

@@ -144,21 +144,21 @@ func (c *client) settled(m *Machine, do *Ready) {
 
 // unlock ends all here, and then releases it at the servers.
 func (c *client) unlock(m *Machine) {
-	why := error(nil)
 	if certain, expired := m.Check(); !certain {
 		var ends []End
 		for _, v := range expired {
-			ends = append(ends, End{v.Member, errors.New("its time is over"), lock.NotRenewed})
+			ends = append(ends, endOf(v.Member, errors.New("its time is over"), lock.NotRenewed))
 		}
-		why = m.Expired(ends)
+		m.Expired(ends)
 	}
 	var votes []*Vote
-	c.of(m, func(do *Ready) { votes, _ = m.Release(why, do) })
+	lost := m.Ending != nil
+	c.of(m, func(do *Ready) { votes, _ = m.Release(do) })
 	c.says("client %d unlocks: %d votes", c.id, len(votes))
 	for _, v := range votes {
 		v.Port.(*grant).release(nil)
 	}
-	if why == nil {
+	if !lost {
 		c.later()
 	}
 }

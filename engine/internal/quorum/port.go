@@ -102,15 +102,15 @@ type Refusal struct {
 	Late   bool // granted, later than the lease lasts
 	Closed bool // its engine is
 	Here   bool // held by this process: the server need not have been asked
-	Ended  bool // granted, and that has ended, as Why says
 }
 
-// EndedBefore is the refusal of a member whose grant had ended before the whole was held.
+// EndedBefore is the refusal of a member whose grant had ended before the whole was held. That is not
+// ErrLost: nobody had the whole.
 func EndedBefore(e End) Refusal {
 	if e.Loss == lock.EngineClosed {
-		return Refusal{Why: e.Why, Ended: true, Closed: true}
+		return RefusalOf(lockerr.ErrClosed)
 	}
-	return Refusal{Why: e.Why, Ended: true, Late: true, Passes: true}
+	return RefusalOf(lockerr.Wrap(lockerr.ErrGrantTooLate, e.There))
 }
 
 // none reports whether there is no refusal.
@@ -119,6 +119,7 @@ func (r *Refusal) none() bool { return r.Why == nil }
 // End is why the hold of a vote has ended: it was lost, or released (0).
 type End struct {
 	Member int
-	Why    error
+	Why    error // as the end of a MultiLock
+	There  error // as what is said of this member alone
 	Loss   lock.Loss
 }

@@ -5,9 +5,11 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Ready is what a transition leaves to be done once the lock of the caller is released, in this
-// order.
+// Ready is what a transition leaves to be done: the timer under the lock of the caller, and the rest once that is
+// released, in this order.
 type Ready struct {
+	Timer bool // Machine.Due has changed
+
 	Lost error // to be logged
 	Give []*Vote
 	// Withdraw: when these are given back GivenBack is called.
@@ -20,7 +22,6 @@ type Ready struct {
 	Last     clock.Instant
 	LookAt   []*Vote // are renewed at once: the answers tell whether they are there
 	Ask      []Request
-	Timer    bool // Machine.Due has changed
 	List     bool // with the engines, which may close
 }
 
