@@ -18,11 +18,8 @@ func TestMutex_TwentyEngines_HandOverCostsAFew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rounds := 50
-			if name != "one server" {
-				rounds = 20
-			}
-			costsAFew(t, start(t), mutex, rounds)
+			// One that starves is overtaken by all rounds of the others, 380: more than may be.
+			costsAFew(t, start(t), mutex, 20)
 		})
 	}
 }
