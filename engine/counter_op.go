@@ -86,22 +86,36 @@ func startCounterOp[T any](ctx context.Context, c counterHandle, r counterSpec[T
 	}
 	e := a.eng
 	a.Since = e.clock.Stamp()
-	a.Begin(ctx, &a.CounterOp, e.table.At(c.route), bounds, !waits) // from here on it may be given up
 	a.Shard.Lock()
-	switch {
-	case a.Completed(): // it was given up
-	case e.table.Closing() && (a.what != counter.CountDown || e.table.Closed()):
-		a.Refuse(ErrClosed, &rd)
-	case !a.Shard.FitsCount(c.key):
-		a.Refuse(errKindConflict(a.Shard, c.key.Name), &rd)
-	case a.what == counter.Acquire && a.n == 0:
-		a.Granted()
-		a.Refuse(nil, &rd)
-	default:
-		a.Admit(c.key, c.route, &rd)
+	if !a.decidedLocked(&rd) { // what needs no server fails for none
+		a.Shard.Unlock()
+		a.Begin(ctx, &a.CounterOp, e.table.At(c.route), bounds, !waits) // from here on it may be given up
+		a.Shard.Lock()
+		if !a.decidedLocked(&rd) {
+			a.Admit(c.key, c.route, &rd)
+		}
 	}
 	a.Shard.UnlockCount(&rd)
 	return a
+}
+
+// decidedLocked gives the operation its verdict if no server is needed for it; it may have one already, as it may
+// be given up from Begin on.
+func (a *counterOp[T]) decidedLocked(rd *counter.Ready) bool {
+	table := &a.eng.table
+	switch {
+	case a.Completed():
+	case table.Closing() && (a.what != counter.CountDown || table.Closed()):
+		a.Refuse(ErrClosed, rd)
+	case !a.Shard.FitsCount(a.count.key):
+		a.Refuse(errKindConflict(a.Shard, a.count.key.Name), rd)
+	case a.what == counter.Acquire && a.n == 0:
+		a.Granted()
+		a.Refuse(nil, rd)
+	default:
+		return false
+	}
+	return true
 }
 
 // look asks how many there are.

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/ctxwatch"
@@ -23,8 +24,8 @@ type Pending struct {
 	one    [1]*Table       // room for on: most have one
 	watch  ctxwatch.Slot[*Pending]
 	bounds Bounds
-	limit  deadline      // of Bounds.Wait
-	since  clock.Instant // it was refused first: it is listed
+	limit  deadline     // of Bounds.Wait
+	since  atomic.Int64 // a clock.Instant: it was refused first, and may be listed; 0: it never was
 
 	outages []Outage // of the tables; nil without Outage
 }
@@ -115,9 +116,7 @@ func (t *Pending) GiveUp(s lockerr.Cancel) bool        { return t.of.Cancel(s) }
 // waits for hears of one only.
 func (t *Pending) List() {
 	open := true
-	if t.since == 0 {
-		t.since = t.on[0].World.Clock.Stamp()
-	}
+	t.since.CompareAndSwap(0, int64(t.on[0].World.Clock.Stamp()))
 	for _, table := range t.on {
 		open = table.Pending.add(t) && open
 	}
@@ -129,13 +128,18 @@ func (t *Pending) List() {
 
 // Unlist undoes List.
 func (t *Pending) Unlist() {
+	if t.since.Load() == 0 {
+		return // List looks for the end after it has listed t
+	}
 	for _, table := range t.on {
 		table.Pending.remove(t)
 	}
 }
 
 // ListedFor is how long ago it was listed first.
-func (t *Pending) ListedFor() time.Duration { return t.on[0].World.Clock.Now().Sub(t.since) }
+func (t *Pending) ListedFor() time.Duration {
+	return t.on[0].World.Clock.Now().Sub(clock.Instant(t.since.Load()))
+}
 
 // Await is the synchronous half: it waits for the end or for the context.
 func (t *Pending) Await(ctx context.Context, ended <-chan struct{}, abandon func()) {

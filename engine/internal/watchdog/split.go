@@ -51,8 +51,8 @@ func (k *batch) split() {
 			parts = append(parts, part)
 		}
 	}
+	apart.left.Store(int32(len(parts))) // under mu: a Resume may send them from then on
 	r.mu.Unlock()
-	apart.left.Store(int32(len(parts)))
 	for _, part := range parts {
 		part.launch()
 	}

@@ -66,10 +66,31 @@ func TestOutage_OfNone_FailsAtOnceAndWhenTheServerGoes(t *testing.T) {
 			t.Errorf("%s fails after %v", what, took)
 		}
 	}
+	if _, err := e.Semaphore("unset").Acquire(ctx, 0, engine.Outage(0)); err != nil {
+		t.Errorf("to acquire nothing asks nobody: %v", err)
+	}
 	p.Up()
 	testkit.Eventually(t, "it is back", func() bool { return e.Ready() == nil })
 	if _, err := e.Mutex("y").TryLock(ctx, engine.Outage(0)); err != nil {
 		t.Errorf("the server is back: %v", err)
+	}
+}
+
+// A closed engine says so, however long its connections have been gone.
+func TestOutage_EngineIsClosed_SaysSo(t *testing.T) {
+	t.Parallel()
+	_, _, e := testkit.Behind(t)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx := testkit.Ctx(t)
+	for what, err := range map[string]error{
+		"count": testkit.ErrOf(e.Semaphore("unset").Acquire(ctx, 1, engine.Outage(0))),
+		"mutex": testkit.ErrOf(e.Mutex("y").Lock(ctx, engine.Outage(0))),
+	} {
+		if !errors.Is(err, engine.ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 
