@@ -137,7 +137,8 @@ func (h *severalHold) err() error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if before := h.Ending; len(ends) > 0 { // else they joined or left meanwhile
+	before := h.Ending
+	if certain, _ = h.Check(); !certain && len(ends) > 0 { // else some joined or left meanwhile
 		h.Expired(ends)
 		h.noteEnd(before)
 	}

@@ -42,7 +42,7 @@ var mutants = []mutant{
 	// Releasing.
 	{"internal/lock/release.go", "\t\t\th.releaseInDoubt = true\n", "", "a release may have been executed by an earlier copy"},
 	{"internal/lock/calls.go", "\t\th.Entry.Advance(rd)\n\tcase h.state == releasing:", "\tcase h.state == releasing:", "Unlock sends a release"},
-	{"internal/lock/release.go", "\tr.hold = nil\n\tr.sub.Reset()\n", "\tr.hold = nil\n", "survives: the message of its own release wakes the head as well, a moment later"},
+	{"internal/lock/release.go", "\tr.hold = nil\n\tr.sub.Reset()\n", "\tr.hold = nil\n", "rare: after a release here the head does not wait for the time of the lease that has ended"},
 	{"internal/lock/release.go", "(o.Result == Replied || o.Result == WrongType) && h.releaseInDoubt", "o.Result == Replied && h.releaseInDoubt", "what has the key after an earlier copy is no loss (found by the simulation)"},
 	// Compensations.
 	{"internal/lock/send.go", "\t\tx.sharedUntil = max(x.sharedUntil, r.Shard.Now().Add(c.Lease))\n", "\t\t_ = x\n", "rare: the same, noted when the reader is asked for"},

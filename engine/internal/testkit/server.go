@@ -63,6 +63,14 @@ func Clean(t testing.TB, s *redistest.Server, engines ...*engine.Engine) {
 	Eventually(t, "no channel is subscribed", func() bool { return len(channels(s)) == 0 })
 }
 
+// RemovePlaces takes an engine out of all queues. The places of one that was closed while it had no connection
+// stay for a minute.
+func RemovePlaces(s *redistest.Server, e *engine.Engine) {
+	for _, key := range s.Do("KEYS", script.WaitersPrefix+":*").([]any) {
+		s.Do("ZREM", key.(string), e.ID())
+	}
+}
+
 // LockCount is how many keys the server has beside the queues of those that wait.
 func LockCount(s *redistest.Server) (n int) {
 	for _, key := range s.Do("KEYS", "*").([]any) {

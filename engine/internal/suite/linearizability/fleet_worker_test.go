@@ -23,8 +23,10 @@ import (
 )
 
 const (
-	processLease    = 2 * time.Second
-	processPatience = 10 * time.Second
+	processLease = 2 * time.Second
+	// On a busy machine the sentinels may elect another primary of their own accord, and have the old one follow it
+	// after ten seconds. Until then nobody has the acknowledgements of all replicas.
+	processPatience = 20 * time.Second
 	processCallers  = 8 // goroutines
 )
 
