@@ -20,7 +20,7 @@ func openRueidis(queue string, tune func(*rueidis.ClientOption)) opener {
 			return nil, err
 		}
 		tune(&opt)
-		rueidisQueue = queue
+		useQueue(queue)
 		client, err := rueidis.NewClient(opt)
 		if err != nil {
 			return nil, err
@@ -34,6 +34,14 @@ func openRueidis(queue string, tune func(*rueidis.ClientOption)) opener {
 //
 //go:linkname rueidisQueue github.com/redis/rueidis.queueTypeFromEnv
 var rueidisQueue string
+
+// useQueue writes only what differs: turns with the same queue may run at the same time, each
+// with connections of rueidis that read it.
+func useQueue(queue string) {
+	if rueidisQueue != queue {
+		rueidisQueue = queue
+	}
+}
 
 func (r rueidisCaller) Close() error {
 	r.Client.Close()
@@ -55,7 +63,7 @@ func contendRueidis(_ context.Context, url string) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	rueidisQueue = ""
+	useQueue("")
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: opt, KeyMajority: 1, NoLoopTracking: true})
 	if err != nil {
 		return nil, err
