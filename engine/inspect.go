@@ -171,7 +171,7 @@ func (e *Engine) List(ctx context.Context, pattern string) iter.Seq2[*LockInfo, 
 			return more
 		})
 		if err != nil && more {
-			yield(nil, lockerr.Wrap(ErrUnavailable, err))
+			yield(nil, unasked(err))
 		}
 	}
 }
@@ -395,5 +395,13 @@ func (e *Engine) Deadlocks(ctx context.Context) ([]Cycle, error) {
 	case ctx.Err() != nil:
 		return all, lockerr.Wrap(lockerr.NoAnswer, err)
 	}
-	return all, lockerr.Wrap(ErrUnavailable, err)
+	return all, unasked(err)
+}
+
+// unasked is the error of a look at the server that failed.
+func unasked(err error) error {
+	if err == ErrClosed {
+		return err
+	}
+	return lockerr.Wrap(ErrUnavailable, err)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/env"
+	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -202,7 +203,8 @@ func areOwners(all []Owner) bool {
 	return len(all) > 0
 }
 
-// send sends commands that only read, and waits for their answers. Those without one are sent again. When
+// send sends commands that only read, and waits for their answers. Those without one are sent again, unless the engine has
+// closed. When
 // it fails, answers may still come.
 func (s *Scan) send(ctx context.Context, all []*command) error {
 	late, stop := s.After(s.Patience)
@@ -220,6 +222,9 @@ func (s *Scan) send(ctx context.Context, all []*command) error {
 		}
 		var again []*command
 		for _, c := range left {
+			if _, cause := resp.Outcome(c.err); cause == resp.ErrClosed {
+				return lockerr.ErrClosed
+			}
 			if _, answered := c.err.(*resp.ServerError); c.err != nil && !answered && !resp.Unreadable(c.err) {
 				again = append(again, c)
 			}
