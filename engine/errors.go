@@ -252,6 +252,14 @@ func (e *Engine) unavailable(route uint64, why error) error {
 	return lockerr.Wrap(ErrUnavailable, why)
 }
 
+// unasked is the error of a look at the server that failed.
+func unasked(err error) error {
+	if err == ErrClosed {
+		return err
+	}
+	return lockerr.Wrap(ErrUnavailable, err)
+}
+
 // partText is the text of an error as a part of a longer one, which has the lock's name.
 func partText(err error) string {
 	if ack, ok := err.(*AckError); ok {

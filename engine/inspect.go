@@ -397,11 +397,3 @@ func (e *Engine) Deadlocks(ctx context.Context) ([]Cycle, error) {
 	}
 	return all, unasked(err)
 }
-
-// unasked is the error of a look at the server that failed.
-func unasked(err error) error {
-	if err == ErrClosed {
-		return err
-	}
-	return lockerr.Wrap(ErrUnavailable, err)
-}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
 	respwire "github.com/pawl-lock/pawl/resp/wire"
@@ -100,12 +101,12 @@ type Answer struct {
 // Granted takes the answer to an acquire apart.
 func (k Kind) Granted(v resp.Value) (a Answer) {
 	if v.Kind == respwire.KindInt && !table[k].counts {
-		return Answer{Code: v, Behind: -1}
+		return Answer{Code: v, Behind: lock.InFront}
 	}
 	if v.Kind != respwire.KindArray || v.Len() < 2 || v.Len() > 3 {
 		return Answer{}
 	}
-	a.Behind = -1 // as one that does not queue
+	a.Behind = lock.InFront // as one that does not queue
 	for i, e := range v.Each {
 		refused := a.Code.Int != script.Granted
 		switch {
@@ -115,7 +116,7 @@ func (k Kind) Granted(v resp.Value) (a Answer) {
 			a.Holder = e.Bytes
 		case i == 1 && e.Kind == respwire.KindInt && !refused && table[k].counts:
 			a.Token = e.Int
-		case i == 2 && e.Kind == respwire.KindInt && refused && e.Int >= -1 && e.Int <= math.MaxInt32:
+		case i == 2 && e.Kind == respwire.KindInt && refused && e.Int >= lock.FirstsTurn && e.Int <= math.MaxInt32:
 			a.Behind = int(e.Int)
 		default:
 			return Answer{}

@@ -121,8 +121,8 @@ func (w *Subscription) AlarmFired(rd *Ready) {
 		w.end()
 		w.res.finishTransition()
 	default:
-		if w.stage == behind && w.res.hold == nil { // else it is the hold that is looked at
-			w.stage = looking
+		if w.res.hold != nil { // it is that which is looked at
+			w.StopYielding()
 		}
 		w.act(w.Alarm(), rd)
 	}

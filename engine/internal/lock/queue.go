@@ -20,6 +20,9 @@ import (
 //	                      +-> behind it: listens for calls instead, and looks now and then
 //	called     --listens for releases, confirmed--> tries again, from the front
 //
+// One in the front may find the lock free and the first's turn, and one behind it sleeps for the others to go first.
+// The next try says so if the alarm has ended that sleep: those have not come (see join.lua).
+//
 // An engine that finds itself behind for the first time listens for releases until it hears calls, and asks once
 // more then: nobody may have been able to call it before.
 //
@@ -46,7 +49,6 @@ const (
 	racing                      // it does; the next try joins, or races from the front
 	asking                      // the same; that try is out, and no call has come since
 	behind                      // the same; it is behind the front, and sleeps
-	looking                     // the same; the sleep is over, and it has heard nothing
 	queueless                   // the server refuses the queue, or the channel of the calls, to this user
 )
 
@@ -60,13 +62,13 @@ func (w *Subscription) joins(a *Request) bool {
 }
 
 func (w *Subscription) hearsCalls() bool {
-	return w.stage == racing || w.stage == asking || w.stage == behind || w.stage == looking
+	return w.stage == racing || w.stage == asking || w.stage == behind
 }
 
 // join notes that a try in the queue is sent, and returns its sort.
 func (w *Subscription) join(a *Request) (how Join) {
 	how, w.kind, w.queued = JoinQueue, a.Kind, true
-	if w.stage == looking {
+	if w.Overdue() {
 		how = Look
 	}
 	if w.hearsCalls() {
@@ -87,7 +89,9 @@ func (w *Subscription) answered() {
 func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 	switch {
 	case o.Behind < 0 || w.stage == queueless:
-		w.answered()
+		if w.answered(); o.Behind == FirstsTurn {
+			w.Yield()
+		}
 		return false
 	case w.stage == racing: // called since it asked
 		w.Reset()
@@ -101,7 +105,9 @@ func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 		w.stage, most = behind, lookAfter(o.Behind)
 		w.unlisten()
 	}
-	w.Sleep()
+	if w.Sleep(); w.stage == behind {
+		w.Yield()
+	}
 	w.setTimer(o.Now.Add(most*3/4 + w.res.Shard.Draw(most/2)))
 	return true
 }
@@ -137,10 +143,10 @@ func (w *Subscription) Called(rd *Ready) {
 		}
 	case was == asking:
 		w.stage = racing
-	case was == behind, was == looking:
+	case was == behind:
 		w.stage = racing
 		w.listen() // the confirmation makes the head try
-		if w.Asleep() {
+		if w.StopYielding(); w.Asleep() {
 			w.setTimer(r.Shard.Now().Add(serial.Poll))
 		}
 	}

@@ -104,6 +104,48 @@ func TestQueue_BehindTheFront_ListensForNoReleaseAndLooks(t *testing.T) {
 	}
 }
 
+// A free lock that is for the first of the front is that one's for a moment. If it has heard nothing by then, it looks.
+func TestQueue_FirstsTurn_LooksIfTheFirstDoesNotCome(t *testing.T) {
+	t.Parallel()
+	for _, hears := range []bool{false, true} {
+		l := newLab(t)
+		r, _, w := l.queued(InFront)
+		l.does(w.OnMessage)
+		l.joins(r, JoinQueue)
+		l.reply(r, Outcome{Reply: HeldByOther, TTL: 10 * time.Millisecond, Behind: FirstsTurn})
+		l.is(r, NoCommand)
+		if d := w.at.Sub(l.now); !w.listening || d < 10*time.Millisecond || d > 12*time.Millisecond {
+			t.Fatalf("listens %v, sleeps for %v", w.listening, d)
+		}
+		if hears {
+			l.does(w.OnMessage)
+			l.joins(r, JoinQueue)
+			l.refuse(r, InFront)
+		}
+		l.now = w.at
+		l.does(w.AlarmFired)
+		if hears { // the alarm is that of the lease
+			l.joins(r, JoinQueue)
+		} else {
+			l.joins(r, Look)
+		}
+	}
+}
+
+// Who was about to look when it was called does not: it is in the front now.
+func TestQueue_CalledBeforeItLooks_DoesNotLook(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, _, w := l.queued(50)
+	r.blocked.Block(BackingOff)
+	l.now = w.at
+	l.does(w.AlarmFired)
+	l.is(r, NoCommand)
+	l.does(w.Called)
+	l.does(r.PauseOver)
+	l.joins(r, JoinQueue)
+}
+
 // One that is called listens, and races when it hears.
 func TestQueue_Called_ListensAndThenRaces(t *testing.T) {
 	t.Parallel()

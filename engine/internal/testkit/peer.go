@@ -32,6 +32,9 @@ type Peer struct {
 // at the end of the test, unless it has ended.
 func StartPeer(t testing.TB, args ...any) *Peer {
 	t.Helper()
+	if len(PeerArgs()) > 0 {
+		t.Fatal("a peer starts peers: its test must ask for PeerArgs first")
+	}
 	test, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.timeout=0")
 	cmd.Env = append(os.Environ(), peerEnv+"="+strings.TrimSuffix(fmt.Sprintln(args...), "\n"))

@@ -1,12 +1,18 @@
 -- join: take a free lock for an owner if it is the turn of its engine, or queue that; see front.
 -- KEYS[1] lock hash   KEYS[2] counter of tokens, if the lock has one   the last key: queue
--- ARGV[6] lease, ms   ARGV[7] '1': the engine is behind the front, and has heard nothing for long
+-- ARGV[6] lease, ms   ARGV[7] '1': the engine has let others go first, and has heard nothing of them
 -- -2, or {-2, token}: granted
--- {ms left, an owner, n}: not yet, as acquire says it; n is -1 in the front, else the number of engines behind this one
+-- {ms left, an owner, n}: not yet, as acquire says it; n is -1 in the front; -2 in the front, if the lock is free and
+-- it is the turn of the first; else the number of engines behind this one
 --
--- A free lock is for the front, and for any engine while the front is not full. An engine behind it looks now and
--- then. If it finds the lock free, the front did not come, so it takes the lock, and the whole front loses its
--- places to the next ones. (Its living members join again with their next try.)
+-- A free lock is for the front, and for any engine while the front is not full. The front races for it, but others
+-- overtake the first as often as the front has places, and no more: then the lock waits for that one, for 10 ms.
+-- Engines have numbers in the order in which they came, so the gaps between those of the first and the last are the
+-- engines that came after the first and have left before it.
+--
+-- An engine behind the front looks now and then, and one that has waited those 10 ms does. If it finds the lock free,
+-- those in the front before it did not come, so it takes the lock, and they lose their places to the next ones. (The
+-- living ones join again with their next try.)
 --
 -- The grant takes the engine out of the queue, and another comes into the front. Where this user, or anybody for
 -- want of memory, may not queue, an engine races as one in the front.
@@ -14,14 +20,21 @@
 -- A repeat finds the owner in the hash. The queue ends a minute after the last engine came or looked.
 local owner, counts = ARGV[1], #KEYS == 3
 local place = redis.call('ZRANK', KEYS[#KEYS], engine)
+
+local function number(at) return tonumber(redis.call('ZRANGE', KEYS[#KEYS], at, at, 'WITHSCORES')[2] or 0) end
+
+-- mayTake reports whether a free lock is for this engine.
+local function mayTake()
+  local waiting = redis.call('ZCARD', KEYS[#KEYS])
+  if not place then return waiting < front end
+  return place == 0 or place < front and number(-1) - number(0) + 1 - waiting < front
+end
+
 local ttl = redis.call('PTTL', KEYS[1])
 local mine = ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1
-if not mine and (ttl ~= -2 or ARGV[7] ~= '1' and (place or redis.call('ZCARD', KEYS[#KEYS])) >= front) then
+if not mine and (ttl ~= -2 or ARGV[7] ~= '1' and not mayTake()) then
   local set
-  if not place then
-    local last = tonumber(redis.call('ZRANGE', KEYS[#KEYS], -1, -1, 'WITHSCORES')[2] or 0)
-    set = redis.pcall('ZADD', KEYS[#KEYS], last + 1, engine)
-  end
+  if not place then set = redis.pcall('ZADD', KEYS[#KEYS], number(-1) + 1, engine) end
   if type(set) ~= 'table' then
     set = redis.pcall('PEXPIRE', KEYS[#KEYS], 60000)
     if type(set) == 'table' then redis.call('ZREM', KEYS[#KEYS], engine) end
@@ -30,7 +43,7 @@ if not mine and (ttl ~= -2 or ARGV[7] ~= '1' and (place or redis.call('ZCARD', K
   place = redis.call('ZRANK', KEYS[#KEYS], engine)
   if place and place >= front then behind = redis.call('ZCARD', KEYS[#KEYS]) - 1 - place end
   if ttl ~= -2 then return {ttl, redis.pcall('HGETALL', KEYS[1])[1] or '', behind} end
-  if place then return {1000, '', behind} end
+  if place then return {place < front and 10 or 1000, '', place < front and -2 or behind} end
 end
 
 local token
@@ -48,11 +61,8 @@ else
 end
 if place then
   redis.call('ZREM', KEYS[#KEYS], engine)
-  if place < front or mine then
-    tell(front - 1)
-  else
-    redis.call('ZREM', KEYS[#KEYS], unpack(redis.call('ZRANGE', KEYS[#KEYS], 0, front - 1)))
-    tell(0)
-  end
+  local absent = ARGV[7] == '1' and not mine and math.min(place, front) or 0
+  if absent > 0 then redis.call('ZREMRANGEBYRANK', KEYS[#KEYS], 0, absent - 1) end
+  tell(math.max(front - 1 - absent, 0))
 end
 return token and {-2, token} or -2

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -12,10 +13,13 @@ import (
 // waiting is the queue of the engines that wait for a lock. A Keyspace has it by its own key.
 type waiting struct {
 	engines []string
+	numbers []int // of the engines
 	expire  int64
 }
 
-func (q *waiting) clone() *waiting { return &waiting{slices.Clone(q.engines), q.expire} }
+func (q *waiting) clone() *waiting {
+	return &waiting{slices.Clone(q.engines), slices.Clone(q.numbers), q.expire}
+}
 
 // waitingFor returns the queue of a key, nil if there is none.
 func (v *Keyspace) waitingFor(queue string) *waiting {
@@ -35,7 +39,27 @@ func (q *waiting) rank(engine string) int {
 	return slices.Index(q.engines, engine)
 }
 
-func (q *waiting) remove(at int) { q.engines = slices.Delete(q.engines, at, at+1) }
+func (q *waiting) remove(from, to int) {
+	q.engines, q.numbers = slices.Delete(q.engines, from, to), slices.Delete(q.numbers, from, to)
+}
+
+func (q *waiting) add(engine string) {
+	next := 1
+	if n := len(q.numbers); n > 0 {
+		next += q.numbers[n-1]
+	}
+	q.engines, q.numbers = append(q.engines, engine), append(q.numbers, next)
+}
+
+// admits reports whether a free lock is for one that has that place, or none, if so many race for it.
+func (q *waiting) admits(place, front int) bool {
+	if place < 0 {
+		return q == nil || len(q.engines) < front
+	}
+	n := len(q.engines)
+	overtaken := q.numbers[n-1] - q.numbers[0] + 1 - n
+	return place == 0 || place < front && overtaken < front
+}
 
 // called are the words that front.lua is told.
 type called struct {
@@ -57,7 +81,7 @@ func (v *Keyspace) tell(c called, place int) {
 			return
 		}
 		if heard := v.announce(c.channel+":"+q.engines[place], c.verb); heard == 0 && c.counts {
-			q.remove(place)
+			q.remove(place, place+1)
 		} else {
 			place++
 		}
@@ -72,22 +96,20 @@ func (v *Keyspace) join(keys, args []string, dst []byte) []byte {
 	}
 	q := v.waitingFor(c.queue)
 	place, ttl := q.rank(c.engine), v.Left(key)
-	mine, ahead := v.Has(key, c.owner), place
-	if place < 0 && q != nil {
-		ahead = len(q.engines)
-	}
-	if mine || ttl == -2 && (looks || ahead < c.front) {
+	mine := v.Has(key, c.owner)
+	if mine || ttl == -2 && (looks || q.admits(place, c.front)) {
 		if ttl == -2 && counter != "" {
 			v.counters[counter]++
 		}
 		code := scripts[script.Acquire](v, key, []string{lease, c.owner})
 		if place >= 0 {
-			q.remove(place)
-			from := c.front - 1
-			if place >= c.front && !mine {
-				q.engines, from = slices.Delete(q.engines, 0, c.front), 0
+			q.remove(place, place+1)
+			absent := 0
+			if looks && !mine {
+				absent = min(place, c.front)
 			}
-			v.tell(c, from)
+			q.remove(0, absent)
+			v.tell(c, max(c.front-1-absent, 0))
 		}
 		if counter == "" {
 			return appendInt(dst, code)
@@ -99,9 +121,9 @@ func (v *Keyspace) join(keys, args []string, dst []byte) []byte {
 			q = new(waiting)
 			v.waits[c.queue] = q
 		}
-		q.engines = append(q.engines, c.engine)
+		q.add(c.engine)
 	}
-	behind := -1
+	behind := lock.InFront
 	if q = v.waits[c.queue]; q.rank(c.engine) >= 0 {
 		q.expire = v.Milliseconds() + 60_000
 		if place = q.rank(c.engine); place >= c.front {
@@ -109,10 +131,13 @@ func (v *Keyspace) join(keys, args []string, dst []byte) []byte {
 		}
 	}
 	holder := ""
-	if ttl == -2 {
-		ttl = 1000
-	} else {
+	switch {
+	case ttl != -2:
 		holder = v.holderOf(key)
+	case behind < 0:
+		ttl, behind = 10, lock.FirstsTurn
+	default:
+		ttl = 1000
 	}
 	dst = wire.AppendBulk(appendInt(append(dst, "*3\r\n"...), ttl), holder)
 	return appendInt(dst, int64(behind))
@@ -125,7 +150,7 @@ func (v *Keyspace) withdraw(keys, args []string) int64 {
 	if place < 0 {
 		return script.NotThere
 	}
-	if q.remove(place); place < c.front {
+	if q.remove(place, place+1); place < c.front {
 		v.tell(c, c.front-1)
 	}
 	return script.Done

@@ -35,13 +35,22 @@ type contest struct {
 
 	inside atomic.Int32
 	grants atomic.Int64
+
+	mu    sync.Mutex
+	waits map[*wait]bool
+}
+
+// wait is one that goes on.
+type wait struct {
+	asked     time.Time
+	overtaken int // by how many that asked later
 }
 
 func mutex(e *engine.Engine) engine.Mutex  { return e.Mutex("x") }
 func fenced(e *engine.Engine) engine.Mutex { return e.FencedMutex("x") }
 
 func newContest(t testing.TB, at *testkit.Site) *contest {
-	return &contest{t: t, at: at, lock: mutex}
+	return &contest{t: t, at: at, lock: mutex, waits: make(map[*wait]bool)}
 }
 
 // open opens n engines of this process.
@@ -81,20 +90,41 @@ func (c *contest) wait(e *engine.Engine) *waiter {
 	return w
 }
 
-// turn takes the lock once. It returns how many others had it meanwhile.
-func (c *contest) turn(ctx context.Context, e *engine.Engine) (overtaken int64, err error) {
-	before := c.grants.Load()
+// ask notes a wait that begins, and end one that ends.
+func (c *contest) ask() *wait {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := &wait{asked: time.Now()}
+	c.waits[own] = true
+	return own
+}
+
+func (c *contest) end(own *wait, granted bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waits, own)
+	for other := range c.waits {
+		if granted && other.asked.Before(own.asked) {
+			other.overtaken++
+		}
+	}
+}
+
+// turn takes the lock once. It returns how many others had it meanwhile that had asked later.
+func (c *contest) turn(ctx context.Context, e *engine.Engine) (overtaken int, err error) {
+	own := c.ask()
 	h, err := c.lock(e).Lock(ctx, c.options...)
+	c.end(own, err == nil)
 	if err != nil {
 		return 0, err
 	}
 	if !c.inside.CompareAndSwap(0, 1) {
 		c.t.Errorf("%s has the lock, and another engine, too", h.Owner())
 	}
-	overtaken = c.grants.Add(1) - 1 - before
+	c.grants.Add(1)
 	_, _ = c.at.Servers()[0].Process.Do("PING") // so that others, who should be kept out, have the time to come in
 	c.inside.Store(0)
-	return overtaken, h.Unlock(testkit.Within(c.t, limit))
+	return own.overtaken, h.Unlock(testkit.Within(c.t, limit))
 }
 
 // line has engines wait for a turn each, in this order.
@@ -158,7 +188,7 @@ func (c *contest) wantServed(list ...*waiter) {
 }
 
 // loop has each engine take the lock n times. It returns how often one was overtaken at most while it waited.
-func (c *contest) loop(n int, engines ...*engine.Engine) (worst int64) {
+func (c *contest) loop(n int, engines ...*engine.Engine) (worst int) {
 	c.t.Helper()
 	var most atomic.Int64
 	var loops sync.WaitGroup
@@ -171,13 +201,17 @@ func (c *contest) loop(n int, engines ...*engine.Engine) (worst int64) {
 					c.t.Errorf("turn %d of %s: %v", i, e.ID(), err)
 					return
 				}
-				for old := most.Load(); overtaken > old && !most.CompareAndSwap(old, overtaken); old = most.Load() {
+				n := int64(overtaken)
+				if i == 0 { // all begin at once, and join in any order
+					n = 0
+				}
+				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 				}
 			}
 		})
 	}
 	loops.Wait()
-	return most.Load()
+	return int(most.Load())
 }
 
 // wantOnlyTheDead fails the test if an engine of this process has a place in the queue that it does not

@@ -1,14 +1,17 @@
 package front
 
 import (
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/testkit"
+	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
-// A release wakes the front, however many engines wait. Nobody in the queue is overtaken without bound: those
-// behind come in their order, and of the front everybody has the same chance.
+// A release wakes the front, however many engines wait. Those behind come in their order, and those in the front are
+// overtaken a few times at most.
 func TestMutex_TwentyEngines_HandOverCostsAFew(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) *testkit.Site{
@@ -18,10 +21,50 @@ func TestMutex_TwentyEngines_HandOverCostsAFew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// One that starves is overtaken by all rounds of the others, 380: more than may be.
 			costsAFew(t, start(t), mutex, 20)
 		})
 	}
+}
+
+// One engine is some milliseconds away. It has its turn when it is the first, although the others hear of
+// each release before it does.
+func TestMutex_FarFromTheServer_HasItsTurns(t *testing.T) {
+	t.Parallel()
+	s := testkit.Server(t)
+	p := faultproxy.New(t, "tcp", s.Addr())
+	c := newContest(t, testkit.Single(s))
+	near := c.open(6)
+	c.at.URL = "redis://" + p.Addr()
+	far := c.open(1)[0]
+	p.Delay(faultproxy.All, 2*time.Millisecond, 2*time.Millisecond)
+	over := make(chan struct{})
+	var loops sync.WaitGroup
+	for _, e := range near {
+		loops.Go(func() {
+			for testkit.Pause(over, 0) {
+				if _, err := c.turn(testkit.Within(t, limit), e); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	const turns = 10
+	before := c.grants.Load()
+	for range turns {
+		if _, err := c.turn(testkit.Within(t, limit), far); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	others := (c.grants.Load()-before)/turns - 1
+	t.Logf("%d turns of others for each of its own", others)
+	if others > 25 { // 13; if the front merely raced, 37 to 41
+		t.Errorf("%d turns of others for each of its own", others)
+	}
+	close(over)
+	loops.Wait()
+	p.Delay(faultproxy.All, 0, 0)
+	c.at.Clean(t)
 }
 
 // costsAFew has twenty engines take the lock again and again.
@@ -45,7 +88,9 @@ func costsAFew(t *testing.T, at *testkit.Site, lock func(*engine.Engine) engine.
 	if scripts > 10 || subscriptions > 6 {
 		t.Errorf("a hand-over costs %.1f scripts and %.1f subscriptions", scripts, subscriptions)
 	}
-	if worst > 15*engines {
+	// At the server it is as often as the front has places. A goroutine that comes late to send its join adds some.
+	// If the front merely raced, it would be 12 to 26.
+	if worst > 3*places {
 		t.Errorf("one engine was overtaken %d times while it waited", worst)
 	}
 	if n := c.grants.Load(); n != int64(engines*rounds) {

@@ -3,6 +3,7 @@
 package front
 
 import (
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -32,6 +33,38 @@ func TestMutex_FrontStopped_OthersAreServedAndItGoesOn(t *testing.T) {
 		c.wantServed(living...)
 		t.Logf("all have had it after %v", released.Elapsed())
 		testkit.Pause(nil, 5*time.Second-time.Since(stopped)) // the time itself is wanted
+		if err := p.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if err := testkit.Receive(t, p.ended); err != nil {
+			t.Errorf("the process that was stopped: %v", err)
+		}
+		c.at.Clean(t)
+	})
+}
+
+// The first of the front belongs to a process that is stopped. The others wait for it once, for 10 ms, and not at
+// each turn. When it goes on it is served.
+func TestMutex_FirstStopped_LosesItsPlace(t *testing.T) {
+	if args := testkit.PeerArgs(); len(args) > 0 {
+		bePeer(t, args)
+		return
+	}
+	t.Parallel()
+	testkit.Steady(t, func(t testing.TB) {
+		c := newContest(t, single(t))
+		h := testkit.MustLock(t, c.lock(c.open(1)[0]))
+		p := c.startPeer(t, 1)
+		stopped := c.queue()[0]
+		engines := c.open(6)
+		living := c.line(engines...)
+		p.stop(t)
+		testkit.MustUnlock(t, h)
+		c.wantServed(living...)
+		if slices.Contains(c.queue(), stopped) {
+			t.Errorf("it has its place still: %v", c.queue())
+		}
+		c.loop(10, engines...)
 		if err := p.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
