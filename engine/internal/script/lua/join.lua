@@ -23,16 +23,18 @@ local place = redis.call('ZRANK', KEYS[#KEYS], engine)
 
 local function number(at) return tonumber(redis.call('ZRANGE', KEYS[#KEYS], at, at, 'WITHSCORES')[2] or 0) end
 
--- mayTake reports whether a free lock is for this engine.
-local function mayTake()
-  local waiting = redis.call('ZCARD', KEYS[#KEYS])
-  if not place then return waiting < front end
-  return place == 0 or place < front and number(-1) - number(0) + 1 - waiting < front
-end
-
 local ttl = redis.call('PTTL', KEYS[1])
 local mine = ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1
-if not mine and (ttl ~= -2 or ARGV[7] ~= '1' and not mayTake()) then
+local turn = ARGV[7] == '1' or place == 0 -- if the lock is free it is for this engine
+if ttl == -2 and not turn then
+  local waiting = redis.call('ZCARD', KEYS[#KEYS])
+  if place then
+    turn = place < front and number(-1) - number(0) + 1 - waiting < front
+  else
+    turn = waiting < front
+  end
+end
+if not mine and (ttl ~= -2 or not turn) then
   local set
   if not place then set = redis.pcall('ZADD', KEYS[#KEYS], number(-1) + 1, engine) end
   if type(set) ~= 'table' then
