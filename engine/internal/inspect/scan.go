@@ -203,9 +203,8 @@ func areOwners(all []Owner) bool {
 	return len(all) > 0
 }
 
-// send sends commands that only read, and waits for their answers. Those without one are sent again, unless the engine has
-// closed. When
-// it fails, answers may still come.
+// send sends commands that only read, and waits for their answers. Those without one are sent again, unless the engine
+// has closed. When it fails, answers may still come.
 func (s *Scan) send(ctx context.Context, all []*command) error {
 	late, stop := s.After(s.Patience)
 	defer stop()

@@ -5,14 +5,13 @@
 -- {ms left, an owner, n}: not yet, as acquire says it; n is -1 in the front; -2 in the front, if the lock is free and
 -- it is the turn of the first; else the number of engines behind this one
 --
--- A free lock is for the front, and for any engine while the front is not full. The front races for it, but others
--- overtake the first as often as the front has places, and no more: then the lock waits for that one, for 10 ms.
--- Engines have numbers in the order in which they came, so the gaps between those of the first and the last are the
--- engines that came after the first and have left before it.
+-- A free lock is for the front, and for any engine while the front is not full. The front races for it, but the others
+-- in it overtake the first once less than it has places: then the lock waits for that one, for 10 ms. Engines have
+-- numbers in the order in which they came, and the eighths of the first's count that. (So the front has 8 at most.)
 --
--- An engine behind the front looks now and then, and one that has waited those 10 ms does. If it finds the lock free,
--- those in the front before it did not come, so it takes the lock, and they lose their places to the next ones. (The
--- living ones join again with their next try.)
+-- An engine in the front that has waited those 10 ms looks, and one behind it does now and then. If it finds the lock
+-- free, that first, or the whole front, did not come, so it takes the lock, and they lose their places to the next
+-- ones. (The living ones join again with their next try.)
 --
 -- The grant takes the engine out of the queue, and another comes into the front. Where this user, or anybody for
 -- want of memory, may not queue, an engine races as one in the front.
@@ -27,16 +26,15 @@ local ttl = redis.call('PTTL', KEYS[1])
 local mine = ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1
 local turn = ARGV[7] == '1' or place == 0 -- if the lock is free it is for this engine
 if ttl == -2 and not turn then
-  local waiting = redis.call('ZCARD', KEYS[#KEYS])
   if place then
-    turn = place < front and number(-1) - number(0) + 1 - waiting < front
+    turn = place < front and number(0) % 1 * 8 < front - 1
   else
-    turn = waiting < front
+    turn = redis.call('ZCARD', KEYS[#KEYS]) < front
   end
 end
 if not mine and (ttl ~= -2 or not turn) then
   local set
-  if not place then set = redis.pcall('ZADD', KEYS[#KEYS], number(-1) + 1, engine) end
+  if not place then set = redis.pcall('ZADD', KEYS[#KEYS], math.floor(number(-1)) + 1, engine) end
   if type(set) ~= 'table' then
     set = redis.pcall('PEXPIRE', KEYS[#KEYS], 60000)
     if type(set) == 'table' then redis.call('ZREM', KEYS[#KEYS], engine) end
@@ -63,8 +61,15 @@ else
 end
 if place then
   redis.call('ZREM', KEYS[#KEYS], engine)
-  local absent = ARGV[7] == '1' and not mine and math.min(place, front) or 0
-  if absent > 0 then redis.call('ZREMRANGEBYRANK', KEYS[#KEYS], 0, absent - 1) end
+  local absent = 0
+  if place > 0 and not mine then
+    if ARGV[7] == '1' then
+      absent = place < front and 1 or front
+      redis.call('ZREM', KEYS[#KEYS], unpack(redis.call('ZRANGE', KEYS[#KEYS], 0, absent - 1)))
+    else
+      redis.pcall('ZADD', KEYS[#KEYS], number(0) + 1 / 8, redis.call('ZRANGE', KEYS[#KEYS], 0, 0)[1])
+    end
+  end
   tell(math.max(front - 1 - absent, 0))
 end
 return token and {-2, token} or -2

@@ -12,13 +12,13 @@ import (
 
 // waiting is the queue of the engines that wait for a lock. A Keyspace has it by its own key.
 type waiting struct {
-	engines []string
-	numbers []int // of the engines
-	expire  int64
+	engines   []string
+	overtaken int // the first of them, by others in the front
+	expire    int64
 }
 
 func (q *waiting) clone() *waiting {
-	return &waiting{slices.Clone(q.engines), slices.Clone(q.numbers), q.expire}
+	return &waiting{slices.Clone(q.engines), q.overtaken, q.expire}
 }
 
 // waitingFor returns the queue of a key, nil if there is none.
@@ -40,15 +40,9 @@ func (q *waiting) rank(engine string) int {
 }
 
 func (q *waiting) remove(from, to int) {
-	q.engines, q.numbers = slices.Delete(q.engines, from, to), slices.Delete(q.numbers, from, to)
-}
-
-func (q *waiting) add(engine string) {
-	next := 1
-	if n := len(q.numbers); n > 0 {
-		next += q.numbers[n-1]
+	if q.engines = slices.Delete(q.engines, from, to); from == 0 && to > 0 {
+		q.overtaken = 0
 	}
-	q.engines, q.numbers = append(q.engines, engine), append(q.numbers, next)
 }
 
 // admits reports whether a free lock is for one that has that place, or none, if so many race for it.
@@ -56,9 +50,7 @@ func (q *waiting) admits(place, front int) bool {
 	if place < 0 {
 		return q == nil || len(q.engines) < front
 	}
-	n := len(q.engines)
-	overtaken := q.numbers[n-1] - q.numbers[0] + 1 - n
-	return place == 0 || place < front && overtaken < front
+	return place == 0 || place < front && q.overtaken < front-1
 }
 
 // called are the words that front.lua is told.
@@ -105,8 +97,14 @@ func (v *Keyspace) join(keys, args []string, dst []byte) []byte {
 		if place >= 0 {
 			q.remove(place, place+1)
 			absent := 0
-			if looks && !mine {
-				absent = min(place, c.front)
+			switch {
+			case place == 0 || mine:
+			case !looks:
+				q.overtaken++
+			case place < c.front:
+				absent = 1
+			default:
+				absent = c.front
 			}
 			q.remove(0, absent)
 			v.tell(c, max(c.front-1-absent, 0))
@@ -121,7 +119,7 @@ func (v *Keyspace) join(keys, args []string, dst []byte) []byte {
 			q = new(waiting)
 			v.waits[c.queue] = q
 		}
-		q.add(c.engine)
+		q.engines = append(q.engines, c.engine)
 	}
 	behind := lock.InFront
 	if q = v.waits[c.queue]; q.rank(c.engine) >= 0 {

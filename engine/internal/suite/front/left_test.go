@@ -89,6 +89,20 @@ func TestMutex_OneOfSeveralLocalWaitersLeaves_PlaceIsKept(t *testing.T) {
 	c.at.Clean(t)
 }
 
+// The first has died. Two engines take turns past it, and the one that waits is always the last of the queue.
+func TestMutex_FirstDied_TwoOthersDoNotPassItForEver(t *testing.T) {
+	t.Parallel()
+	c := newContest(t, single(t))
+	all := c.open(2)
+	c.at.Do(queue, "ZADD", queue, "1", "dead")
+	c.at.Do(queue, "PEXPIRE", queue, "60000")
+	testkit.Eventually(t, "the first loses its place", func() bool {
+		c.loop(5, all...)
+		return !slices.Contains(c.queue(), "dead")
+	})
+	c.at.Clean(t)
+}
+
 // A TryLock has no place in the queue. It may overtake, and harms nobody.
 func TestMutex_TryLockBesideWaiters_NobodyIsLost(t *testing.T) {
 	t.Parallel()

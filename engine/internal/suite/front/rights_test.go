@@ -2,6 +2,9 @@ package front
 
 import (
 	"context"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,6 +31,44 @@ func of(c *contest, n int) []*engine.Engine {
 func limitedServer(t testing.TB, rights string) *testkit.Site {
 	t.Helper()
 	return single(t, redistest.User("default on nopass ~* &* +@all"), redistest.User("limited on >secret "+rights))
+}
+
+// The rights that the manual tells users to grant are enough to take the lock, and the places of those that have died.
+func TestMutex_DocumentedRights_FrontThatDiedLosesItsPlaces(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const start = "ACL SETUSER pawl on >secret "
+	_, rights, found := strings.Cut(string(page), start)
+	if rights, _, _ = strings.Cut(rights, "\n"); !found {
+		t.Fatalf("the manual has no %q", start)
+	}
+	for name, dead := range map[string]int{"the first": 1, "all of the front": places} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newContest(t, limitedServer(t, strings.ReplaceAll(rights, "orders:*", "x*")))
+			h := testkit.MustLock(t, c.lock(c.open(1)[0]))
+			for i := range dead { // 7/8: it has been overtaken often
+				c.at.Do(queue, "ZADD", queue, strconv.Itoa(i)+".875", "dead"+strconv.Itoa(i))
+			}
+			all := of(c, 2)
+			list := c.line(all...)
+			c.at.Do(queue, "PEXPIRE", queue, "60000")
+			testkit.MustUnlock(t, h)
+			c.wantServed(list...)
+			if left := c.queue(); len(left) != 0 {
+				t.Errorf("left in the queue: %v", left)
+			}
+			for _, e := range all {
+				if n := e.Stats().Compensations; n != 0 {
+					t.Errorf("%d compensations: a try was refused that had the lock", n)
+				}
+			}
+			c.at.Clean(t)
+		})
+	}
 }
 
 // First there are only engines without the rights. Then others with the rights want the lock all the time, too,
