@@ -53,7 +53,7 @@ type Outcome struct {
 	BatchReplies [maxBatch]Reply // to each of them
 	TTL          time.Duration   // negative: the key has no expiry
 	Holder       []byte          // of an acquire that was refused: by whom, if that is known; not to be kept
-	Behind       int             // of an acquire that joined the queue, and was refused: the owners behind it, or one of the next
+	Behind       int             // of an acquire that joined the queue, and was refused: the owners behind it, or InFront, or FirstsTurn
 	Token        int64           // of an acquire: the fencing token, if the kind has one
 	Err          error           // what the server or the connection said, if anything
 	Sent, Now    clock.Instant
@@ -61,7 +61,7 @@ type Outcome struct {
 	Unacked      error // the error if they are too few; nil: they are enough, or were not asked
 }
 
-// What Outcome.Behind is of an owner in the front.
+// Outcome.Behind of an owner in the front.
 const (
 	InFront    = -1
 	FirstsTurn = -2 // the lock is free, and for the first of the front
