@@ -181,7 +181,7 @@ func (s *stream) until(what string, is func(map[string]row) bool) {
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("not in time: %s; rows %v", what, s.rows)
+			s.t.Fatalf("not in time: %s; rows %v, status %v", what, s.rows, s.status)
 		}
 	}
 }
