@@ -22,10 +22,10 @@ func TestInspect_ServerFarAway_IsAnswered(t *testing.T) {
 	testkit.MustLock(t, e.Mutex("x"))
 	testkit.Eventually(t, "it listens", func() bool { return listeners(s) == 1 })
 	p.Delay(faultproxy.All, 75*time.Millisecond, 75*time.Millisecond)
-	info, err := far.Inspect(testkit.Ctx(t), "x")
-	if err != nil || info.NotAsked != nil || !answers(info) {
-		t.Errorf("%+v, %v", info, err)
-	}
+	testkit.Eventually(t, "a look gets the answer", func() bool {
+		info, err := far.Inspect(testkit.Ctx(t), "x")
+		return err == nil && info.NotAsked == nil && answers(info)
+	})
 }
 
 // A wait that ended, and began anew, between two looks is no deadlock.
@@ -251,6 +251,10 @@ func TestList_UserWithoutARight_IsAnError(t *testing.T) {
 // Somebody who answers sooner, in the name of the engine that holds the lock, does not hide what that says.
 func TestInspect_LiarInAnothersName_HidesNothing(t *testing.T) {
 	t.Parallel()
+	testkit.Steady(t, liarInAnothersNameHidesNothing) // or one of both answers too late
+}
+
+func liarInAnothersNameHidesNothing(t testing.TB) {
 	s := testkit.Server(t)
 	holds, asks := testkit.Open(t, s.URL(), inspected, func(c *engine.Config) { c.Service = "true" }), testkit.Open(t, s.URL(), inspected)
 	h := testkit.MustLock(t, holds.Mutex("x"))

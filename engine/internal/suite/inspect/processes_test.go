@@ -127,7 +127,9 @@ func TestInspect_HungHolder_IsConnectedAndDoesNotAnswer(t *testing.T) {
 		if err := holder.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		info, took := inspectUntil(t, e, "orders", "it answers no more", func(i *engine.LockInfo) bool { return len(i.Holders) == 1 && !answers(i) })
+		info, took := inspectUntil(t, e, "orders", "it answers no more, the other does", func(i *engine.LockInfo) bool {
+			return len(i.Holders) == 1 && !answers(i) && i.Waiting == 2
+		})
 		within(t, took)
 		if is := info.Holders[0].Engine; is.ID != holder.id || is.Answered || is.Hidden != nil || !strings.Contains(is.Addr, ":") {
 			t.Errorf("the holder is %+v", is)
