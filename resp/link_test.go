@@ -88,6 +88,29 @@ func (l *stateLog) everyUp(n, k int) bool {
 	return len(l.ups) == n
 }
 
+// channelLog knows what a channel has said last.
+type channelLog struct {
+	mu      sync.Mutex
+	live    bool
+	message string
+}
+
+func (l *channelLog) ChannelEvent(ev ChannelEvent, payload []byte, _ error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ev == Message {
+		l.message = string(payload)
+	} else {
+		l.live = ev == Subscribed
+	}
+}
+
+func (l *channelLog) now() (live bool, message string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.live, l.message
+}
+
 func TestLink_ServerRestarts_EveryConnectionComesBack(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
@@ -97,32 +120,34 @@ func TestLink_ServerRestarts_EveryConnectionComesBack(t *testing.T) {
 		cfg.CommandTimeout = clientPatience // connections are lost by the kill alone
 		c := ready(t, cfg)
 		log.setClient(c)
-		rec := requesttest.NewRecorder()
-		ch := NewChannel("news", rec)
-		c.Subscribe(ch)
-		rec.Await(t, Subscribed)
+		said := new(channelLog)
+		c.Subscribe(NewChannel("news", said))
+		live := func() bool { live, _ := said.now(); return live }
+		eventually(t, "it is subscribed", live)
 
 		for round := 1; round <= 3; round++ {
 			s.Kill()
-			rec.Await(t, Disconnected)
-			eventually(t, "all connections are down", func() bool { return c.Stats().Connections == 0 })
+			eventually(t, "all connections are down", func() bool { return c.Stats().Connections == 0 && !live() })
 			if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, ErrDown) || !errors.Is(err, ErrNotSent) {
 				t.Errorf("Do without a server: %v", err)
 			}
 			s.Restart()
-			rec.Await(t, Subscribed)
 			eventually(t, "all connections are up again", func() bool { return log.everyUp(4, round) })
-			s.Do("PUBLISH", "news", fmt.Sprint(round))
-			if got := rec.Await(t, Message); got != fmt.Sprint(round) {
-				t.Fatalf("message %q in round %d", got, round)
-			}
+			// A pub/sub connection whose dial began before that of a lane failed is made once more (see
+			// resubscribe): until then a message may be lost.
+			eventually(t, "messages arrive", func() bool {
+				s.Do("PUBLISH", "news", fmt.Sprint(round))
+				_, message := said.now()
+				return message == fmt.Sprint(round)
+			})
 			if _, err := c.Do(testContext(t), "PING"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if st := c.Stats(); st.Reconnects < 3*4 || st.ChannelsConfirmed != 1 { // one may be made while the server is being killed
+		if st := c.Stats(); st.Reconnects < 3*4 { // one may be made while the server is being killed
 			t.Errorf("stats: %+v", st)
 		}
+		eventually(t, "the channel is confirmed", func() bool { return live() && c.Stats().ChannelsConfirmed == 1 })
 	})
 }
 
