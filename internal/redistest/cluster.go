@@ -47,7 +47,7 @@ func startCluster(t TB, replicated []int, opts ...Option) *Cluster {
 		"cluster-enabled yes", "cluster-config-file nodes.conf",
 		"cluster-node-timeout 1500", "cluster-require-full-coverage no", "cluster-replica-validity-factor 0",
 		"repl-diskless-sync-delay 0", "repl-ping-replica-period 1",
-	), inCluster}, opts...)
+	)}, opts...)
 	for i := range n {
 		s := Start(t, opts...)
 		if i == 0 {
@@ -104,9 +104,6 @@ func addSlots(s *Server, first, end int) []string {
 	}
 	return words
 }
-
-// inCluster has a port for its bus, too.
-func inCluster(c *Config) { c.bus = true }
 
 func (c *Cluster) ok(s *Server, words ...string) {
 	c.t.Helper()

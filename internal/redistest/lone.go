@@ -7,7 +7,7 @@ import "strings"
 func StartLone(t TB, opts ...Option) *Server {
 	t.Helper()
 	alone := func(c *Config) { c.lone = true }
-	s := Start(t, append([]Option{Line("cluster-enabled yes", "cluster-config-file nodes.conf"), inCluster, alone}, opts...)...)
+	s := Start(t, append([]Option{Line("cluster-enabled yes", "cluster-config-file nodes.conf"), alone}, opts...)...)
 	if v := s.Do(addSlots(s, 0, Slots)...); v != "OK" {
 		t.Fatalf("adding all slots: %v", v)
 	}

@@ -9,7 +9,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -33,9 +35,13 @@ type Config struct {
 
 	sentinel bool        // it is a sentinel
 	cert     *serverCert // of another server, which it shares
-	bus      bool        // a node of a cluster, with a bus
 	lone     bool        // all of its cluster
 	needs    []Ability
+}
+
+// hasBus reports whether the server is a node of a cluster, which has a port for its bus, too.
+func (c *Config) hasBus() bool {
+	return slices.ContainsFunc(c.Lines, func(l string) bool { return strings.HasPrefix(l, "cluster-enabled yes") })
 }
 
 // Process is a server process that can be killed, stopped and started again, on
@@ -82,7 +88,7 @@ func StartProcess(ctx context.Context, cfg Config) (*Process, error) {
 	}
 	for range bindAttempts {
 		var ok bool
-		if p.port, p.reserved, ok = reserve(cfg.bus); !ok {
+		if p.port, p.reserved, ok = reserve(cfg.hasBus()); !ok {
 			continue
 		}
 		err = p.start(ctx)
