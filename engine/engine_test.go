@@ -19,6 +19,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/env"
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redacttest"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
@@ -250,7 +251,8 @@ func TestEngine_TimingWheelDead_LeasesSurvive(t *testing.T) {
 // library is dead: the server has not given the lock to another yet.
 func TestEngine_TimingWheelDead_ShortLeaseEndsInTime(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
+	// Three goroutines must run, one after the other, within the tenth of a lease: the watcher, the shard's, this test's.
+	cputime.Steady(t, 20*time.Millisecond, func(t testing.TB) {
 		hang := make(chan struct{})
 		close(hang)
 		e := openOn(t, server(t), clock.System(), func(c *Config) { c.wheel = onDead(hang) })
