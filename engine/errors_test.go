@@ -120,42 +120,44 @@ func TestLostReason_Code_IsUniqueAndComplete(t *testing.T) {
 // not answer.
 func TestErrors_Text_SaysWhichLockAndWhy(t *testing.T) {
 	t.Parallel()
-	tr, m := newReasons(t)
-	gone, cancel := context.WithCancelCause(context.Background())
-	cancel(errors.New("the request is gone"))
-	ctx := ctxT(t)
+	steady(t, func(t testing.TB) { // or a connection without an answer is given up
+		tr, m := newReasons(t)
+		gone, cancel := context.WithCancelCause(context.Background())
+		cancel(errors.New("the request is gone"))
+		ctx := ctxT(t)
 
-	h := mustLock(t, m, Lease(time.Minute))
-	watched := mustLock(t, tr.e.Mutex("watched"))
-	says(t, "Extend of a watched hold", watched.Extend(ctx, time.Minute), ErrInvalid, `invalid argument: Extend on a hold .*`)
-	_, err := tr.e.Mutex("orders:42").ForceUnlock(ctx, IfHolder(""))
-	says(t, "IfHolder", err, ErrInvalid, `invalid argument: IfHolder must .*`)
-	tr.net.Pause(faultproxy.All)
-	says(t, "Extend given up", h.Extend(gone, time.Minute), ErrOutcomeUnknown, `outcome unknown: the request is gone`)
-	says(t, "State with an ended context", errOf(m.State(gone)), ErrUnavailable, `the server was not asked: the request is gone`)
-	says(t, "State given up", errOf(m.State(tr.soon())), ErrUnavailable, `no answer from the server: context deadline exceeded`)
-	says(t, "ForceUnlock given up", errOf(m.ForceUnlock(tr.soon(), IfHolder("x"))), ErrOutcomeUnknown, `outcome unknown: context deadline exceeded`)
-	tr.net.Resume()
-	mustUnlock(t, h)
-	says(t, "Unlock again", h.Unlock(ctx), ErrNotHeld, `not held: it was unlocked already`)
-	says(t, "Extend after Unlock", h.Extend(ctx, time.Minute), ErrNotHeld, `not held: it was unlocked already`)
-	if err := tr.s.Redis().Set("text", "x"); err != nil {
-		t.Fatal(err)
-	}
-	says(t, "State of a string", errOf(tr.e.Mutex("text").State(ctx)), ErrWrongType, `key is of another type: WRONGTYPE .*`)
+		h := mustLock(t, m, Lease(time.Minute))
+		watched := mustLock(t, tr.e.Mutex("watched"))
+		says(t, "Extend of a watched hold", watched.Extend(ctx, time.Minute), ErrInvalid, `invalid argument: Extend on a hold .*`)
+		_, err := tr.e.Mutex("orders:42").ForceUnlock(ctx, IfHolder(""))
+		says(t, "IfHolder", err, ErrInvalid, `invalid argument: IfHolder must .*`)
+		tr.net.Pause(faultproxy.All)
+		says(t, "Extend given up", h.Extend(gone, time.Minute), ErrOutcomeUnknown, `outcome unknown: the request is gone`)
+		says(t, "State with an ended context", errOf(m.State(gone)), ErrUnavailable, `the server was not asked: the request is gone`)
+		says(t, "State given up", errOf(m.State(tr.soon())), ErrUnavailable, `no answer from the server: context deadline exceeded`)
+		says(t, "ForceUnlock given up", errOf(m.ForceUnlock(tr.soon(), IfHolder("x"))), ErrOutcomeUnknown, `outcome unknown: context deadline exceeded`)
+		tr.net.Resume()
+		mustUnlock(t, h)
+		says(t, "Unlock again", h.Unlock(ctx), ErrNotHeld, `not held: it was unlocked already`)
+		says(t, "Extend after Unlock", h.Extend(ctx, time.Minute), ErrNotHeld, `not held: it was unlocked already`)
+		if err := tr.s.Redis().Set("text", "x"); err != nil {
+			t.Fatal(err)
+		}
+		says(t, "State of a string", errOf(tr.e.Mutex("text").State(ctx)), ErrWrongType, `key is of another type: WRONGTYPE .*`)
 
-	h = mustLock(t, m, Lease(time.Minute))
-	impatient := open(t, "redis://"+tr.net.Addr()+"?command_timeout=100ms")
-	defer tr.net.Up() // or Close would wait
-	tr.refuse(m)
-	eventually(t, "it cannot be reached", func() bool { return hasText(impatient.table.Client.LaneError(m.route), "refused") })
-	const refused = `dial 127\.0\.0\.1:\d+: connect: connection refused`
-	says(t, "Unlock given up", h.Unlock(gone), ErrOutcomeUnknown, `outcome unknown: the request is gone: `+refused)
-	says(t, "State without a server", errOf(m.State(tr.soon())), ErrUnavailable, `server is unavailable: context deadline exceeded: `+refused)
-	if err := tr.e.Ping(ctx); !errors.Is(err, ErrUnavailable) || !hasText(err, "connection refused") { // at once: the latest dial was refused
-		t.Errorf("Ping: %v", err)
-	}
-	says(t, "State after CommandTimeout", errOf(impatient.Mutex("orders:42").State(ctx)), ErrUnavailable, `server is unavailable: `+refused)
+		h = mustLock(t, m, Lease(time.Minute))
+		impatient := open(t, "redis://"+tr.net.Addr()+"?command_timeout=100ms")
+		defer tr.net.Up() // or Close would wait
+		tr.refuse(m)
+		eventually(t, "it cannot be reached", func() bool { return hasText(impatient.table.Client.LaneError(m.route), "refused") })
+		const refused = `dial 127\.0\.0\.1:\d+: connect: connection refused`
+		says(t, "Unlock given up", h.Unlock(gone), ErrOutcomeUnknown, `outcome unknown: the request is gone: `+refused)
+		says(t, "State without a server", errOf(m.State(tr.soon())), ErrUnavailable, `server is unavailable: context deadline exceeded: `+refused)
+		if err := tr.e.Ping(ctx); !errors.Is(err, ErrUnavailable) || !hasText(err, "connection refused") { // at once: the latest dial was refused
+			t.Errorf("Ping: %v", err)
+		}
+		says(t, "State after CommandTimeout", errOf(impatient.Mutex("orders:42").State(ctx)), ErrUnavailable, `server is unavailable: `+refused)
+	})
 }
 
 // says checks an error about a lock: what it is, and its text after the lock's name.
@@ -443,14 +445,16 @@ func twoTries(m Mutex) tries {
 // Its lease is over, and whether it was released nobody knows: this process has it no more.
 func TestLock_ReleaseGivenUp_IsNotHeldHere(t *testing.T) {
 	t.Parallel()
-	tr, m := newReasons(t)
-	h := mustLock(t, m, Lease(time.Second)) // half of CommandTimeout
-	tr.net.Pause(faultproxy.All)
-	defer tr.net.Resume()
-	if err := errOf(h.UnlockAsync().Await(ctxT(t))); !errors.Is(err, ErrOutcomeUnknown) {
-		t.Fatal(err)
-	}
-	stopped(t, waiters(m)[:2], silent)
+	steady(t, func(t testing.TB) { // or the connection is given up, too
+		tr, m := newReasons(t)
+		h := mustLock(t, m, Lease(time.Second)) // half of CommandTimeout
+		tr.net.Pause(faultproxy.All)
+		defer tr.net.Resume()
+		if err := errOf(h.UnlockAsync().Await(ctxT(t))); !errors.Is(err, ErrOutcomeUnknown) {
+			t.Fatal(err)
+		}
+		stopped(t, waiters(m)[:2], silent)
+	})
 }
 
 // What was known of a name is forgotten when nobody waits for it.

@@ -37,7 +37,7 @@ func ExampleMutex_Do_httpHandler() {
 		id := r.PathValue("id")
 		err := eng.Mutex("orders:"+id).Do(r.Context(), func(ctx context.Context, h *engine.Hold) error {
 			return charge(ctx, id) // ctx ends with the request, or with the lock
-		}, engine.Wait(200*time.Millisecond))
+		}, engine.Wait(time.Second))
 		switch {
 		case err == nil:
 			fmt.Fprintln(w, "paid")

@@ -237,7 +237,13 @@ func (w ending) begin(t *testing.T, s *redistest.Server, prepare func(c *scene, 
 	})
 	for i := range 20 {
 		c.m = c.e.Mutex(fmt.Sprint(t.Name(), i))
-		c.h = mustLock(t, c.m, w.opts...)
+		var err error
+		if c.h, err = c.m.Lock(ctxT(t), w.opts...); errors.Is(err, ErrGrantTooLate) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		s.Do("PEXPIRE", c.m.Name(), fmt.Sprint(2*limit.Milliseconds()))
 		of := c.h
 		if w.reentry {
@@ -378,7 +384,7 @@ func TestHold_Ends_NothingIsSentBeforeItsContextsHaveEnded(t *testing.T) {
 					}
 					g.shut.Store(true)
 				})
-				next := c.m.LockAsync(ctxT(t)) // of the same process
+				next := c.m.LockAsync(ctxT(t), Lease(time.Minute)) // of the same process
 				if w.end != nil {
 					w.end(c)
 				}
@@ -400,7 +406,7 @@ func TestHold_Ends_NothingIsSentBeforeItsContextsHaveEnded(t *testing.T) {
 				}
 				if !w.closed {
 					// On the same connection, so behind whatever was sent before.
-					mustUnlock(t, mustLock(t, c.e.Mutex(c.m.Name()+", another")))
+					mustUnlock(t, mustLock(t, c.e.Mutex(c.m.Name()+", another"), Lease(time.Minute)))
 				}
 				if k := sent.Done(); k > 0 {
 					t.Errorf("%d commands for the name were sent while its contexts are being ended", k)
@@ -457,7 +463,7 @@ func TestLock_NextHolder_FindsNoContextOfTheLastAlive(t *testing.T) {
 				}
 				h.UnlockAsync()
 			}()
-			eventually(t, "it waits", func() bool { return other.Stats().Channels == 1 || alive(contexts) == 0 })
+			eventually(t, "it waits", func() bool { return other.Stats().Channels >= 1 || alive(contexts) == 0 })
 			if w.end != nil {
 				w.end(c)
 			}

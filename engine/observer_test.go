@@ -147,53 +147,56 @@ func observed(t testing.TB, url string, change ...func(*engine.Config)) (*engine
 
 func TestObserver_Events_SayWhatHappened(t *testing.T) {
 	t.Parallel()
-	e, l := observed(t, testkit.Server(t).URL(), func(c *engine.Config) {
-		c.NameMapper = func(name string) string { return "app:" + name }
-	})
-	h := testkit.MustLock(t, e.FencedMutex("x"))
-	if _, err := e.Mutex("x").TryLock(testkit.Ctx(t)); err == nil {
-		t.Fatal("TryLock got it")
-	}
-	child := testkit.MustReenter(t, e.FencedMutex("x"), h)
-	owner := h.Owner()
-	testkit.MustUnlock(t, child)
-	testkit.MustUnlock(t, h)
-	testkit.Receive(t, testkit.MustLock(t, e.Mutex("y"), engine.Lease(100*time.Millisecond)).Done())
-	if err := e.PermitSemaphore("p").SetPermits(testkit.Ctx(t), 3); err != nil {
-		t.Fatal(err)
-	}
-	testkit.MustUnlock(t, testkit.MustTake(t, e.PermitSemaphore("p"), 3))
-	l.balanced(t)
+	testkit.Steady(t, func(t testing.TB) { // or the short lease is over before its grant
+		e, l := observed(t, testkit.Server(t).URL(), func(c *engine.Config) {
+			c.NameMapper = func(name string) string { return "app:" + name }
+		})
+		h := testkit.MustLock(t, e.FencedMutex("x"))
+		if _, err := e.Mutex("x").TryLock(testkit.Ctx(t)); err == nil {
+			t.Fatal("TryLock got it")
+		}
+		child := testkit.MustReenter(t, e.FencedMutex("x"), h)
+		owner := h.Owner()
+		testkit.MustUnlock(t, child)
+		testkit.MustUnlock(t, h)
+		testkit.Receive(t, testkit.MustLock(t, e.Mutex("y"), engine.Lease(100*time.Millisecond)).Done())
+		testkit.Eventually(t, "its end is reported", func() bool { return len(l.of(false)) == 9 }) // by another goroutine
+		if err := e.PermitSemaphore("p").SetPermits(testkit.Ctx(t), 3); err != nil {
+			t.Fatal(err)
+		}
+		testkit.MustUnlock(t, testkit.MustTake(t, e.PermitSemaphore("p"), 3))
+		l.balanced(t)
 
-	events := l.of(false)
-	var texts []string
-	for _, ev := range events {
-		texts = append(texts, ev.String())
-	}
-	want := []string{
-		"fenced x: granted", "mutex x: refused", "fenced x: granted",
-		"fenced x ended ", "fenced x released: <nil>", "fenced x ended ", "fenced x released: <nil>",
-		"mutex y: granted", "mutex y ended lease_ended", "permit p: granted", "permit p ended ", "permit p released: <nil>",
-	}
-	if !slices.Equal(texts, want) {
-		t.Fatalf("got\n%q, want\n%q", texts, want)
-	}
-	first, refused, again, childEnd, end, permit := events[0].acquire, events[1].acquire, events[2].acquire, events[3].hold, events[5].hold, events[9]
-	if first.Owner() != owner || first.Token != 1 || first.Attempts != 1 || first.Err != nil || first.Reentry || first.Wait <= 0 || time.Since(first.Time) > time.Minute {
-		t.Errorf("the grant: %+v", first)
-	}
-	if !errors.Is(refused.Err, engine.ErrHeld) || refused.Owner() != "" || !events[1].Try {
-		t.Errorf("the refusal: %+v", refused)
-	}
-	if !again.Reentry || again.Token != 1 || !childEnd.Reentry || childEnd.Held <= 0 {
-		t.Errorf("the re-entry: %+v, %+v", again, childEnd)
-	}
-	if end.Owner() != owner || end.Token != 1 || end.Wait != first.Wait || end.Held < childEnd.Held || end.Reentry {
-		t.Errorf("the end: %+v", end)
-	}
-	if permit.Permits != 3 || permit.acquire.Owner() != "" {
-		t.Errorf("the permits: %+v", permit)
-	}
+		events := l.of(false)
+		var texts []string
+		for _, ev := range events {
+			texts = append(texts, ev.String())
+		}
+		want := []string{
+			"fenced x: granted", "mutex x: refused", "fenced x: granted",
+			"fenced x ended ", "fenced x released: <nil>", "fenced x ended ", "fenced x released: <nil>",
+			"mutex y: granted", "mutex y ended lease_ended", "permit p: granted", "permit p ended ", "permit p released: <nil>",
+		}
+		if !slices.Equal(texts, want) {
+			t.Fatalf("got\n%q, want\n%q", texts, want)
+		}
+		first, refused, again, childEnd, end, permit := events[0].acquire, events[1].acquire, events[2].acquire, events[3].hold, events[5].hold, events[9]
+		if first.Owner() != owner || first.Token != 1 || first.Attempts != 1 || first.Err != nil || first.Reentry || first.Wait <= 0 || time.Since(first.Time) > time.Minute {
+			t.Errorf("the grant: %+v", first)
+		}
+		if !errors.Is(refused.Err, engine.ErrHeld) || refused.Owner() != "" || !events[1].Try {
+			t.Errorf("the refusal: %+v", refused)
+		}
+		if !again.Reentry || again.Token != 1 || !childEnd.Reentry || childEnd.Held <= 0 {
+			t.Errorf("the re-entry: %+v, %+v", again, childEnd)
+		}
+		if end.Owner() != owner || end.Token != 1 || end.Wait != first.Wait || end.Held < childEnd.Held || end.Reentry {
+			t.Errorf("the end: %+v", end)
+		}
+		if permit.Permits != 3 || permit.acquire.Owner() != "" {
+			t.Errorf("the permits: %+v", permit)
+		}
+	})
 }
 
 // What is called on the goroutine of the caller needs no lock: the race detector would find that it is
@@ -356,56 +359,58 @@ func TestObserver_Futures_AreReportedInOrder(t *testing.T) {
 
 func TestObserver_Outcomes_NeedNoTexts(t *testing.T) {
 	t.Parallel()
-	srv := testkit.Server(t)
-	e, l := observed(t, srv.URL(), func(c *engine.Config) { c.CommandTimeout = 500 * time.Millisecond })
-	h := testkit.MustLock(t, e.Mutex("held"))
-	srv.Do("SET", "string", "x")
-	late, cancelLate := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancelLate()
-	gone, cancel := context.WithCancel(context.Background())
-	cancel()
-	own, cancelOwn := context.WithCancelCause(context.Background())
-	cancelOwn(errors.New("the user has left"))
-	held := e.Mutex("held")
-	for _, c := range []struct {
-		want engine.Outcome
-		do   func() error
-	}{
-		{engine.Granted, func() error {
-			return held.Do(h.Context(testkit.Ctx(t)), func(context.Context, *engine.Hold) error { return nil })
-		}},
-		{engine.Refused, func() error { return testkit.ErrOf(held.TryLock(testkit.Ctx(t))) }},
-		{engine.TimedOut, func() error { return testkit.ErrOf(held.Lock(testkit.Ctx(t), engine.Wait(time.Millisecond))) }},
-		{engine.TimedOut, func() error { return testkit.ErrOf(held.Lock(late)) }},
-		{engine.Canceled, func() error { return testkit.ErrOf(held.Lock(gone)) }},
-		{engine.Canceled, func() error { return testkit.ErrOf(held.Lock(own)) }},
-		{engine.Invalid, func() error { return testkit.ErrOf(held.Lock(testkit.Ctx(t), engine.Lease(-1))) }},
-		{engine.Invalid, func() error { return testkit.ErrOf(e.RWMutex("held").Writer().Lock(testkit.Ctx(t))) }},
-		{engine.Invalid, func() error { return testkit.ErrOf(held.Lock(h.Context(testkit.Ctx(t)), engine.NonReentrant())) }},
-		{engine.Failed, func() error { return testkit.ErrOf(e.Mutex("string").Lock(testkit.Ctx(t))) }},
-		{engine.Unavailable, func() error {
-			srv.Stop()
-			defer srv.Cont()
-			return testkit.ErrOf(e.Mutex("away").TryLock(testkit.Ctx(t)))
-		}},
-		{engine.Closed, func() error {
-			if err := e.Close(); err != nil {
-				t.Error(err)
+	testkit.Steady(t, func(t testing.TB) { // or an answer does not come within CommandTimeout
+		srv := testkit.Server(t)
+		e, l := observed(t, srv.URL(), func(c *engine.Config) { c.CommandTimeout = 500 * time.Millisecond })
+		h := testkit.MustLock(t, e.Mutex("held"))
+		srv.Do("SET", "string", "x")
+		late, cancelLate := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancelLate()
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		own, cancelOwn := context.WithCancelCause(context.Background())
+		cancelOwn(errors.New("the user has left"))
+		held := e.Mutex("held")
+		for _, c := range []struct {
+			want engine.Outcome
+			do   func() error
+		}{
+			{engine.Granted, func() error {
+				return held.Do(h.Context(testkit.Ctx(t)), func(context.Context, *engine.Hold) error { return nil })
+			}},
+			{engine.Refused, func() error { return testkit.ErrOf(held.TryLock(testkit.Ctx(t))) }},
+			{engine.TimedOut, func() error { return testkit.ErrOf(held.Lock(testkit.Ctx(t), engine.Wait(time.Millisecond))) }},
+			{engine.TimedOut, func() error { return testkit.ErrOf(held.Lock(late)) }},
+			{engine.Canceled, func() error { return testkit.ErrOf(held.Lock(gone)) }},
+			{engine.Canceled, func() error { return testkit.ErrOf(held.Lock(own)) }},
+			{engine.Invalid, func() error { return testkit.ErrOf(held.Lock(testkit.Ctx(t), engine.Lease(-1))) }},
+			{engine.Invalid, func() error { return testkit.ErrOf(e.RWMutex("held").Writer().Lock(testkit.Ctx(t))) }},
+			{engine.Invalid, func() error { return testkit.ErrOf(held.Lock(h.Context(testkit.Ctx(t)), engine.NonReentrant())) }},
+			{engine.Failed, func() error { return testkit.ErrOf(e.Mutex("string").Lock(testkit.Ctx(t))) }},
+			{engine.Unavailable, func() error {
+				srv.Stop()
+				defer srv.Cont()
+				return testkit.ErrOf(e.Mutex("away").TryLock(testkit.Ctx(t)))
+			}},
+			{engine.Closed, func() error {
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+				return testkit.ErrOf(held.TryLock(testkit.Ctx(t)))
+			}},
+		} {
+			err := c.do()
+			var last event
+			for _, ev := range l.of(false) {
+				if ev.acquire != nil {
+					last = ev
+				}
 			}
-			return testkit.ErrOf(held.TryLock(testkit.Ctx(t)))
-		}},
-	} {
-		err := c.do()
-		var last event
-		for _, ev := range l.of(false) {
-			if ev.acquire != nil {
-				last = ev
+			if last.acquire.Outcome != c.want || (err == nil) != (c.want == engine.Granted) {
+				t.Errorf("%v of %v, want %v", last.acquire.Outcome, err, c.want)
 			}
 		}
-		if last.acquire.Outcome != c.want || (err == nil) != (c.want == engine.Granted) {
-			t.Errorf("%v of %v, want %v", last.acquire.Outcome, err, c.want)
-		}
-	}
+	})
 }
 
 // An Observer that fails must not leave a lock behind that nobody has.

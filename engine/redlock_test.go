@@ -34,17 +34,19 @@ func TestRedLock_Error_IsWhatIsTrueOfTheWhole(t *testing.T) {
 	const gone = "the server does not have it any more"
 	t.Run("lost, and refused for good at another", func(t *testing.T) {
 		t.Parallel()
-		tr := newTroubleOf(t, "RedLock")
-		if err := tr.s.Redis().Set("x", "of another library"); err != nil {
-			t.Fatal(err)
-		}
-		h := tr.lock(Lease(time.Second))
-		receive(t, h.Done())
-		is(t, h.Err(), "WRONGTYPE", ErrLost)
-		left, listed := 0, strings.Count(h.Err().Error(), "127.0.0.1:")
-		if _, err := fmt.Sscanf(h.Err().Error(), `engine: lock "x" was lost: %d of 3`, &left); err != nil || left+listed != 3 {
-			t.Errorf("%d are left, and %d are listed: %v", left, listed, h.Err())
-		}
+		steady(t, func(t testing.TB) {
+			tr := newTroubleOf(t, "RedLock")
+			if err := tr.s.Redis().Set("x", "of another library"); err != nil {
+				t.Fatal(err)
+			}
+			h := tr.lock(Lease(time.Second))
+			receive(t, h.Done())
+			is(t, h.Err(), "WRONGTYPE", ErrLost)
+			left, listed := 0, strings.Count(h.Err().Error(), "127.0.0.1:")
+			if _, err := fmt.Sscanf(h.Err().Error(), `engine: lock "x" was lost: %d of 3`, &left); err != nil || left+listed != 3 {
+				t.Errorf("%d are left, and %d are listed: %v", left, listed, h.Err())
+			}
+		})
 	})
 	t.Run("gone at one, and not released at another", func(t *testing.T) {
 		t.Parallel()

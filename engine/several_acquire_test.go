@@ -128,42 +128,44 @@ func TestRedLock_Waiter_IsNotHeldUpByTheServerItWaitsAt(t *testing.T) {
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprint("kill ", kill), func(t *testing.T) {
 			t.Parallel()
-			s := independent(t, 5)
-			a, b := s.open(), s.open()
-			h := mustRedLock(t, a.lock("x"))
-			eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
-			f := b.lock("x").LockAsync(ctxT(t))
-			q := f.source.(*severalHold)
-			at := -1
-			eventually(t, "it waits at a server", func() bool {
-				q.mu.Lock()
-				defer q.mu.Unlock()
-				at = slices.IndexFunc(q.Members, func(p quorum.Member) bool { return p.Asked != nil })
-				return q.Stage == quorum.Waiting && at >= 0 && b[at].Stats().Waiting == 1 && b[at].Stats().InFlight == 0
+			steady(t, func(t testing.TB) {
+				s := independent(t, 5)
+				a, b := s.open(), s.open()
+				h := mustRedLock(t, a.lock("x"))
+				eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
+				f := b.lock("x").LockAsync(ctxT(t))
+				q := f.source.(*severalHold)
+				at := -1
+				eventually(t, "it waits at a server", func() bool {
+					q.mu.Lock()
+					defer q.mu.Unlock()
+					at = slices.IndexFunc(q.Members, func(p quorum.Member) bool { return p.Asked != nil })
+					return q.Stage == quorum.Waiting && at >= 0 && b[at].Stats().Waiting == 1 && b[at].Stats().InFlight == 0
+				})
+				if kill {
+					s.servers[at].Kill()
+				} else {
+					s.servers[at].Stop()
+					defer func() { _ = s.servers[at].Process.Cont() }()
+				}
+				start := time.Now()
+				mustUnlock(t, h)
+				h2, err := f.Await(ctxT(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("granted %v after the release", time.Since(start))
+				if d := time.Since(start); d > 3*quorum.LongestWait {
+					t.Errorf("granted %v after the release", d)
+				}
+				mustUnlock(t, h2)
+				if kill {
+					s.servers[at].Restart()
+				} else {
+					s.servers[at].Cont()
+				}
+				s.clean(a, b)
 			})
-			if kill {
-				s.servers[at].Kill()
-			} else {
-				s.servers[at].Stop()
-				defer func() { _ = s.servers[at].Process.Cont() }()
-			}
-			start := time.Now()
-			mustUnlock(t, h)
-			h2, err := f.Await(ctxT(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("granted %v after the release", time.Since(start))
-			if d := time.Since(start); d > 3*quorum.LongestWait {
-				t.Errorf("granted %v after the release", d)
-			}
-			mustUnlock(t, h2)
-			if kill {
-				s.servers[at].Restart()
-			} else {
-				s.servers[at].Cont()
-			}
-			s.clean(a, b)
 		})
 	}
 }
@@ -355,18 +357,20 @@ func TestRedLock_PrimariesOfTheSameSentinels_AreDifferent(t *testing.T) {
 // One of three servers refuses for good, another one is held. A caller that stops waiting is told both.
 func TestRedLock_ServerRefusesForGood_WaiterNamesIt(t *testing.T) {
 	t.Parallel()
-	s := independent(t, 3)
-	other, v := s.open(), s.open()
-	locks := v.lock("x")
-	locks.all.order = []int{0, 1, 2}
-	held := mustLock(t, other[0].Mutex("x"))
-	s.servers[2].Do("SET", "x", "string")
-	mustUnlock(t, mustRedLock(t, v.lock("warm"))) // connections and scripts
-	_, err := locks.Lock(ctxT(t), Wait(quorum.LongestWait/2-50*time.Millisecond))
-	if !errors.Is(err, ErrHeld) || errors.Is(err, ErrWrongType) || !hasText(err, s.servers[2].Addr()+": "+partText(ErrWrongType)) {
-		t.Errorf("told %v", err)
-	}
-	s.servers[2].Do("DEL", "x")
-	mustUnlock(t, held)
-	s.clean(other, v)
+	steady(t, func(t testing.TB) { // or the answers come after the wait
+		s := independent(t, 3)
+		other, v := s.open(), s.open()
+		locks := v.lock("x")
+		locks.all.order = []int{0, 1, 2}
+		held := mustLock(t, other[0].Mutex("x"))
+		s.servers[2].Do("SET", "x", "string")
+		mustUnlock(t, mustRedLock(t, v.lock("warm"))) // connections and scripts
+		_, err := locks.Lock(ctxT(t), Wait(quorum.LongestWait/2-50*time.Millisecond))
+		if !errors.Is(err, ErrHeld) || errors.Is(err, ErrWrongType) || !hasText(err, s.servers[2].Addr()+": "+partText(ErrWrongType)) {
+			t.Errorf("told %v", err)
+		}
+		s.servers[2].Do("DEL", "x")
+		mustUnlock(t, held)
+		s.clean(other, v)
+	})
 }

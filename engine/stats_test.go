@@ -163,50 +163,52 @@ func TestObserver_GrantedAfterTheFailure_IsNoHold(t *testing.T) {
 // every write. It must be said somewhere, for the engineer that looks for why locks are lost.
 func TestHold_ServerRefusesToWrite_NamesIt(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	rounds := make(chan error, 1000)
-	e := open(t, s.URL(), func(c *Config) {
-		c.CommandTimeout = 2 * time.Second
-		c.CloseTimeout = 500 * time.Millisecond
-		c.Observer = ObserverFuncs{OnRenewEnd: func(end RenewEnd) { rounds <- end.Err }}
-	})
-	mustLock(t, e.Mutex("watched"))
-	long := mustLock(t, e.Mutex("long"), Lease(time.Minute))
-	short := mustLock(t, e.Mutex("short"), Lease(4*time.Second))
-	s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
-	named := func(what string, err error) {
-		t.Helper()
-		var refused *resp.ServerError
-		if !errors.As(err, &refused) || refused.Code != "NOREPLICAS" || !hasText(err, "NOREPLICAS") {
-			t.Errorf("%s: %v", what, err)
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		rounds := make(chan error, 1000)
+		e := open(t, s.URL(), func(c *Config) {
+			c.CommandTimeout = 2 * time.Second
+			c.CloseTimeout = 500 * time.Millisecond
+			c.Observer = ObserverFuncs{OnRenewEnd: func(end RenewEnd) { rounds <- end.Err }}
+		})
+		mustLock(t, e.Mutex("watched"))
+		long := mustLock(t, e.Mutex("long"), Lease(time.Minute))
+		short := mustLock(t, e.Mutex("short"), Lease(4*time.Second))
+		s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+		named := func(what string, err error) {
+			t.Helper()
+			var refused *resp.ServerError
+			if !errors.As(err, &refused) || refused.Code != "NOREPLICAS" || !hasText(err, "NOREPLICAS") {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
-	}
 
-	gone, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond) // long enough for an answer
-	defer cancel()
-	err := short.Unlock(gone)
-	named("Unlock whose context ends", err)
-	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Unlock whose context ends: %v", err)
-	}
-	err = short.Unlock(ctxT(t)) // joins the release, until the lease ends
-	named("Unlock", err)
-	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrUnavailable) {
-		t.Errorf("Unlock: %v", err)
-	}
-	err = long.Extend(ctxT(t), 2*time.Minute)
-	named("Extend", err)
-	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrUnavailable) {
-		t.Errorf("Extend: %v", err)
-	}
+		gone, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond) // long enough for an answer
+		defer cancel()
+		err := short.Unlock(gone)
+		named("Unlock whose context ends", err)
+		if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Unlock whose context ends: %v", err)
+		}
+		err = short.Unlock(ctxT(t)) // joins the release, until the lease ends
+		named("Unlock", err)
+		if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrUnavailable) {
+			t.Errorf("Unlock: %v", err)
+		}
+		err = long.Extend(ctxT(t), 2*time.Minute)
+		named("Extend", err)
+		if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrUnavailable) {
+			t.Errorf("Extend: %v", err)
+		}
 
-	e.table.Renewer.All()
-	named("a renewal", <-rounds)
-	s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
-	eventually(t, "it is extended", func() bool { return long.Extend(ctxT(t), 2*time.Minute) == nil })
-	for err := <-rounds; err != nil; err = <-rounds { // it goes on by itself
-		named("a renewal", err)
-	}
+		e.table.Renewer.All()
+		named("a renewal", <-rounds)
+		s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+		eventually(t, "it is extended", func() bool { return long.Extend(ctxT(t), 2*time.Minute) == nil })
+		for err := <-rounds; err != nil; err = <-rounds { // it goes on by itself
+			named("a renewal", err)
+		}
+	})
 }
 
 // Extend says at once that a right is missing, which waiting does not bring back, and the

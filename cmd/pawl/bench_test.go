@@ -22,6 +22,24 @@ func brief(scenario string, flags ...string) []string {
 		"--duration", "50ms", "--warmup", "10ms"}, flags...)
 }
 
+// measured runs a benchmark, and again for longer while the machine had no time for a pair. It returns what that
+// prints in JSON.
+func measured(t *testing.T, env []string, args ...string) (v *invocation, got map[string]any) {
+	t.Helper()
+	for d := time.Second; ; d *= 5 {
+		v = pawl(t, env, args...)
+		v.expect(t, 0)
+		got = nil
+		if err := json.Unmarshal(v.stdout.Bytes(), &got); err != nil {
+			t.Fatalf("%v:\n%s", err, v.stdout.String())
+		}
+		if got["pairs"] != 0.0 || d > 10*time.Second {
+			return v, got
+		}
+		args = append(args, "--duration", d.String()) // the last one counts
+	}
+}
+
 func TestBenchPrintsOneObject(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -31,12 +49,7 @@ func TestBenchPrintsOneObject(t *testing.T) {
 		"date", "host", "os", "arch", "cpus", "gomaxprocs", "go", "pawl", "lease_s", "warmup_s", "rss_bytes",
 		"server_cpu_percent", "shared_server"}
 	for _, scenario := range bench.Scenarios {
-		v := pawl(t, nil, brief(scenario, "--addr", s.URL(), "--format", "json", "--own-names")...)
-		v.expect(t, 0)
-		var got map[string]any
-		if err := json.Unmarshal(v.stdout.Bytes(), &got); err != nil {
-			t.Fatalf("%v:\n%s", err, v.stdout.String())
-		}
+		v, got := measured(t, nil, brief(scenario, "--addr", s.URL(), "--format", "json", "--own-names")...)
 		for _, field := range required {
 			if _, ok := got[field]; !ok {
 				t.Errorf("%s: no field %s among %q", scenario, field, slices.Sorted(maps.Keys(got)))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/demo"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -70,7 +71,10 @@ func TestADemoWhoseServerDiesSaysSo(t *testing.T) {
 func TestDemoWritesProfilesOfEveryProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	pawl(t, nil, "demo", "--increments", "5", "--lease", "500ms", "--profile", dir).expect(t, 0)
+	// A worker that does not run for a whole lease writes without the lock.
+	cputime.Steady(t, 20*time.Millisecond, func(t testing.TB) {
+		pawl(t, nil, "demo", "--increments", "5", "--lease", "500ms", "--profile", dir).expect(t, 0)
+	})
 	for _, name := range []string{"cpu.pprof", "trace.out", "worker-1/cpu.pprof", "worker-1/heap.pprof"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)

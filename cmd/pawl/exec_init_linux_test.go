@@ -112,7 +112,7 @@ func TestExecReapsWhileItWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = v.cmd.Process.Kill(); _ = v.cmd.Wait() })
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	if n := len(children(v.cmd.Process.Pid)); n != 1 {
 		t.Errorf("it has %d children, want the shell's", n)
 	}

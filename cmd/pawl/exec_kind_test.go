@@ -164,7 +164,7 @@ func TestExecOfEachKindThatIsEndedWhileItWaits(t *testing.T) {
 			h := start(t, env, ofKind(holder, "--", "sh", "-c", `echo up >`+dir+`/up; exec sleep 100`)...)
 			started(t, dir+"/up")
 			v := start(t, env, ofKind(kind, "--", "echo", "ran")...)
-			eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+			someoneWaits(t, s)
 			if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
@@ -214,7 +214,7 @@ func TestExecSharesPermits(t *testing.T) {
 	}
 	pawl(t, env, "exec", "a", "--kind", "semaphore", "--permits", "9", "--wait", "0s", "--", "true").expect(t, exit.NotAcquired)
 	next := start(t, env, "exec", "a", "--kind", "semaphore", "--", "echo", "ran")
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	remove(t, dir+"/0")
 	next.wait(t).expect(t, 0, "ran")
 	remove(t, dir+"/1")
@@ -249,7 +249,7 @@ func TestExecSaysThatASemaphoreHasNoPermits(t *testing.T) {
 	pawl(t, env, "exec", "a", "--kind", "semaphore", "--wait", "1s", "--", "true").
 		expect(t, exit.NotAcquired, `semaphore "a" not acquired`, `semaphore "a" has no permits: --permits says how many it has`)
 	v := start(t, env, "exec", "a", "--kind", "semaphore", "--", "echo", "ran")
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	if err := openEngine(t, s.URL()).PermitSemaphore("a").SetPermits(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}

@@ -257,7 +257,12 @@ func TestExecSaysOnATerminalWhoHoldsTheLock(t *testing.T) {
 	}
 	// Nor does a log.
 	s.Do("HSET", "c", "somebody:1", "1")
-	if v := pawl(t, env, "exec", "c", "--wait", "500ms", "--conflict-exit-code", "0", "--", "true"); v.stderr.Len() > 0 {
+	var v *invocation
+	eventually(t, "it has connected in time", func() bool {
+		v = pawl(t, env, "exec", "c", "--wait", "500ms", "--conflict-exit-code", "0", "--", "true")
+		return v.code == 0
+	})
+	if v.stderr.Len() > 0 {
 		t.Errorf("said %q", v.stderr.String())
 	}
 }

@@ -48,7 +48,7 @@ func TestExecTakesAllLocksOrNone(t *testing.T) {
 		free(t, s, "z")
 	}
 	v := start(t, env, "exec", "a", "--and", "m", "--and", "z", "--", "echo", "ran at last")
-	eventually(t, "it waits for m", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	eventually(t, "it keeps no other", func() bool { return s.Do("EXISTS", "a", "z") == int64(0) })
 	if err := h.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestExecOfSeveralLocksThatIsEndedWhileItWaits(t *testing.T) {
 	s, env := server(t)
 	hold(t, s.URL(), "m")
 	v := start(t, env, "exec", "a", "--and", "m", "--", "echo", "ran")
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

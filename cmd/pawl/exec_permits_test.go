@@ -90,7 +90,7 @@ func TestExecGetsAPermitAfterTheServerHasLostItsData(t *testing.T) {
 	h := start(t, env, ofKind(execlock.Semaphore, "--on-lost", "ignore", "--", "sh", "-c", `echo up >`+dir+`/up; while [ -e `+dir+`/up ]; do sleep 0.01; done`)...)
 	started(t, dir+"/up")
 	v := start(t, env, ofKind(execlock.Semaphore, "--", "echo", "ran")...)
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	s.Do("FLUSHALL")
 	v.wait(t).expect(t, 0, "ran")
 	remove(t, dir+"/up")
@@ -108,7 +108,7 @@ func TestExecThatWaitsSaysThatASemaphoreHasLostItsPermits(t *testing.T) {
 	v.cmd.Stderr = nil
 	said := must(v.cmd.StderrPipe())(t)
 	must(0, v.cmd.Start())(t)
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	s.Do("FLUSHALL")
 	line := must(bufio.NewReader(said).ReadString('\n'))(t)
 	if !strings.Contains(line, `semaphore "a" has no permits`) {

@@ -56,7 +56,7 @@ func TestExecWhoseServerStopsAnsweringWaitsNoLongerThanItMay(t *testing.T) {
 	s.Do("HSET", "a", "somebody:1", "1")
 	began := cputime.Now()
 	v := start(t, env, "exec", "a", "--wait", "1500ms", "--", "true")
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	s.Stop()
 	if v.wait(t); v.code == 0 {
 		t.Error("the command ran")
@@ -72,7 +72,7 @@ func TestExecHeedsASignalAtOnceWhileADeadServerKeepsItWaiting(t *testing.T) {
 	// By then it tries again, for the lease is over, and has no answer.
 	over := time.Now().Add(4200 * time.Millisecond)
 	v := start(t, env, "exec", "a", "--", "true")
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	s.Stop()
 	for time.Now().Before(over) {
 		time.Sleep(50 * time.Millisecond) // the lease itself must pass
@@ -194,7 +194,7 @@ func TestExecDiesOfTheInterruptThatEndedItsCommand(t *testing.T) {
 	free(t, s, "a")
 	hold(t, s.URL(), "a")
 	v = start(t, env, "exec", "a", "--", "true")
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	if err := v.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

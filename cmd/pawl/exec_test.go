@@ -123,7 +123,7 @@ func TestExecDoesNotRunTheCommandWithoutTheLock(t *testing.T) {
 		t.Errorf("said %q %q", v.stdout.String(), v.stderr.String())
 	}
 	waiting := start(t, env, "exec", "a", "--", "echo", "ran at last")
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	if err := h.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestExecEndsOnASignalWhileItWaits(t *testing.T) {
 	s, env := server(t)
 	hold(t, s.URL(), "a")
 	v := start(t, env, "exec", "a", "--", "echo", "ran")
-	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	someoneWaits(t, s)
 	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

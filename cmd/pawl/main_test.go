@@ -151,6 +151,13 @@ func hold(t *testing.T, url, name string) *engine.Hold {
 	return h
 }
 
+// someoneWaits waits until somebody listens to the channel of a lock. An engine that holds one has a channel of another
+// name, after a second.
+func someoneWaits(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	eventually(t, "somebody waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS", "redisson_*{*").([]any)) > 0 })
+}
+
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()

@@ -14,6 +14,7 @@ import (
 type fake struct {
 	mu    sync.Mutex
 	locks map[string]*engine.LockInfo
+	ends  time.Time // of all leases, if it is set
 	err   error
 	looks int
 }
@@ -25,6 +26,11 @@ func (f *fake) List(context.Context, string) iter.Seq2[*engine.LockInfo, error] 
 		err := f.err
 		all := make([]*engine.LockInfo, 0, len(f.locks))
 		for _, l := range f.locks {
+			if !f.ends.IsZero() {
+				leased := *l
+				leased.TTL = time.Until(f.ends)
+				l = &leased
+			}
 			all = append(all, l)
 		}
 		f.mu.Unlock()

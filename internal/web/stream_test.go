@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -46,7 +47,9 @@ func TestStream_RealLocks_AppearChangeAndVanish(t *testing.T) {
 	for _, e := range v.Events {
 		what = append(what, e.What)
 	}
-	if got := strings.Join(what, " "); v.Name != "orders:42" || !strings.HasPrefix(got, "free ") || strings.Count(got, "held") != 2 || strings.Count(got, "waiting") != 2 {
+	got := strings.Join(what, " ")
+	waiting := strings.Count(got, "waiting") // a waiter whose engine misses a look seems to leave, and to come back
+	if v.Name != "orders:42" || !strings.HasPrefix(got, "free ") || strings.Count(got, "held") != 2 || waiting < 2 || waiting%2 != 0 {
 		t.Errorf("%q: the latest first: %s", v.Name, got)
 	}
 }
@@ -116,14 +119,14 @@ func TestStream_NobodyLooks_AsksNothing(t *testing.T) {
 	st := follow(t, p, "")
 	st.until("a look", func(map[string]row) bool { return true })
 	_ = st.body.Close()
-	looks, since := -1, time.Now()
+	looks, since := -1, cputime.Now()
 	eventually(t, "looks end", func() bool {
 		f.set(func() {
 			if f.looks != looks {
-				looks, since = f.looks, time.Now()
+				looks, since = f.looks, cputime.Now()
 			}
 		})
-		return time.Since(since) > 5*period
+		return since.Elapsed() > 5*period // which this process could have used for one
 	})
 	f.hold("late", "a:1")
 	again := follow(t, p, "")
@@ -142,8 +145,10 @@ func TestStream_PageIsBehindTheLog_GetsEverythingOnce(t *testing.T) {
 	fast := follow(t, p, "")
 	fast.until("all are there", func(rows map[string]row) bool { return len(rows) == 10 })
 	old := fast.last
-	for range 70 { // the log has fewer
-		fast.event()
+	for looks := 0; looks < 70; { // the log has fewer; what a look has changed comes as events of its own before its status
+		if fast.event() == "status" {
+			looks++
+		}
 	}
 	f.many(10, "b:0")
 	fast.until("all have changed", func(rows map[string]row) bool { return rows["orders:00003"].Holders[0].ID == "b:0" })
@@ -201,25 +206,19 @@ func TestStream_LeaseIsRenewed_MovesOnlyThen(t *testing.T) {
 	t.Parallel()
 	f := new(fake)
 	f.hold("x", "a:1")
+	ends := time.Now().Add(30 * time.Second)
+	f.ends = ends
 	p := serve(t, f)
 	st := follow(t, p, "")
 	st.until("it is there", func(rows map[string]row) bool { return len(rows) == 1 })
 	lease := st.named()["x"].Lease
 	for i := range 10 { // the clocks of two looks differ by some milliseconds
-		f.set(func() {
-			l := *f.locks["x"]
-			l.TTL = 30*time.Second - time.Duration(i)*period
-			f.locks["x"] = &l
-		})
+		f.set(func() { f.ends = ends.Add(time.Duration(i) * 5 * time.Millisecond) })
 		st.until("a look", func(map[string]row) bool { return true })
 	}
 	if now := st.named()["x"].Lease; now != lease {
 		t.Errorf("the lease moved by %d ms", now-lease)
 	}
-	f.set(func() {
-		l := *f.locks["x"]
-		l.TTL = 40 * time.Second
-		f.locks["x"] = &l
-	})
+	f.set(func() { f.ends = ends.Add(10 * time.Second) })
 	st.until("it was renewed", func(rows map[string]row) bool { return rows["x"].Lease > lease+5000 })
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/web"
 )
 
@@ -91,7 +92,7 @@ type stream struct {
 // follow opens a stream that has seen the event of an id.
 func follow(t testing.TB, s *httptest.Server, last string) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := cputime.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	req, _ := http.NewRequestWithContext(ctx, "GET", s.URL+"/api/events", nil)
 	if last != "" {
@@ -176,11 +177,11 @@ func (s *stream) decode(data string, into any) {
 // until reads until the rows are as wanted.
 func (s *stream) until(what string, is func(map[string]row) bool) {
 	s.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
+	for began := cputime.Now(); ; {
 		if s.event() == "status" && is(s.named()) {
 			return
 		}
-		if time.Now().After(end) {
+		if began.Elapsed() > 20*time.Second {
 			s.t.Fatalf("not in time: %s; rows %v, status %v", what, s.rows, s.status)
 		}
 	}
@@ -264,8 +265,8 @@ func must[T any](t testing.TB) func(T, error) T {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for began := cputime.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+		if began.Elapsed() > 20*time.Second {
 			t.Fatal("not in time: ", what)
 		}
 	}

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"errors"
-	"net"
 	"testing"
 	"time"
 
@@ -30,12 +29,7 @@ func TestHold_ReleaseAnsweredWithGarbage_IsAnError(t *testing.T) {
 // What is not Redis at all, or says nothing, or hangs up.
 func TestNew_NoRedisServer_IsExplained(t *testing.T) {
 	t.Parallel()
-	refusing, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := refusing.Addr().String()
-	refusing.Close()
+	const nobody = "127.0.0.1:1" // a port that no other test may be given meanwhile
 	hello := fakenode.New(t)
 	hello.On(fakenode.Connect, fakenode.Raw("220 smtp.example.org ESMTP\r\n"))
 	web := fakenode.New(t)

@@ -150,7 +150,7 @@ func TestMutex_NoAuthForMessagesOnly_SubscribesAgain(t *testing.T) {
 				n.WaitFor(1, fakenode.Is("SUBSCRIBE"))
 				n.switchOver()
 			}
-			testkit.Eventually(t, "it is subscribed again", func() bool { return n.fresh(fakenode.Is("SUBSCRIBE")) == 1 })
+			testkit.Eventually(t, "it is subscribed again", func() bool { return n.fresh(fakenode.Is("SUBSCRIBE")) > 0 })
 			n.free.Store(true)
 			n.Publish(n.Commands(fakenode.Is("SUBSCRIBE"))[0].Words[1], "0")
 			if _, err := w.Await(testkit.Ctx(t)); err != nil {

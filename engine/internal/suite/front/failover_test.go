@@ -51,17 +51,19 @@ func (f *failover) promote() {
 // The new primary knows who holds the lock, and nothing of those that wait.
 func TestMutex_PromotedReplicaLacksTheQueue_AllAreServed(t *testing.T) {
 	t.Parallel()
-	f := newFailover(t)
-	h := testkit.MustLock(t, f.lock(f.open(1)[0]))
-	f.hold("EXISTS", "x", 1)
-	list := f.line(f.open(8)...)
-	f.awaitAsleep()
-	f.promote()
-	f.awaitFollowed(h)
-	testkit.MustUnlock(t, h)
-	f.wantServed(list...)
-	f.loop(5, f.engines...)
-	f.wantOnlyTheDead()
+	testkit.Steady(t, func(t testing.TB) { // or the lock is lost before its holder has followed
+		f := newFailover(t)
+		h := testkit.MustLock(t, f.lock(f.open(1)[0]))
+		f.hold("EXISTS", "x", 1)
+		list := f.line(f.open(8)...)
+		f.awaitAsleep()
+		f.promote()
+		f.awaitFollowed(h)
+		testkit.MustUnlock(t, h)
+		f.wantServed(list...)
+		f.loop(5, f.engines...)
+		f.wantOnlyTheDead()
+	})
 }
 
 // The new primary has a queue as it was: of engines that have had their turn, or do not wait any more, and not
@@ -112,18 +114,20 @@ func (c *contest) awaitFollowed(h *engine.Hold) {
 // Sentinels promote one of two replicas while engines wait.
 func TestMutex_SentinelFailover_AllAreServed(t *testing.T) {
 	t.Parallel()
-	servers := redistest.StartSentinel(t)
-	c := newContest(t, testkit.Replicated(servers))
-	h := testkit.MustLock(t, c.lock(c.open(1, testkit.LeaseOf(brief))[0]))
-	list := c.line(c.open(8, testkit.LeaseOf(brief))...)
-	servers.AwaitInStep()
-	servers.Failover()
-	c.awaitFollowed(h)
-	testkit.MustUnlock(t, h)
-	for i, w := range list { // a grant of the old primary may be lost with it
-		if err := <-w.served; err != nil && !errors.Is(err, engine.ErrLost) {
-			t.Errorf("waiter %d: %v", i, err)
+	testkit.Steady(t, func(t testing.TB) { // or the lock is lost before its holder has followed
+		servers := redistest.StartSentinel(t)
+		c := newContest(t, testkit.Replicated(servers))
+		h := testkit.MustLock(t, c.lock(c.open(1, testkit.LeaseOf(brief))[0]))
+		list := c.line(c.open(8, testkit.LeaseOf(brief))...)
+		servers.AwaitInStep()
+		servers.Failover()
+		c.awaitFollowed(h)
+		testkit.MustUnlock(t, h)
+		for i, w := range list { // a grant of the old primary may be lost with it
+			if err := <-w.served; err != nil && !errors.Is(err, engine.ErrLost) {
+				t.Errorf("waiter %d: %v", i, err)
+			}
 		}
-	}
-	c.wantQueueEnds() // a place that was given up at the old primary may be left at the new one
+		c.wantQueueEnds() // a place that was given up at the old primary may be left at the new one
+	})
 }

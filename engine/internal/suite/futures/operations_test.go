@@ -345,13 +345,29 @@ func TestFuture_OfAZeroValue_IsInvalid(t *testing.T) {
 // However many operations are pending, and while their common context ends, they cost no goroutine
 // each.
 func TestFuture_PendingOperations_CostNoGoroutines(t *testing.T) {
-	const n, few = 100, 20
+	const n = 100
+	// Each timer that fires is a goroutine, some 200 a second: on a busy machine not the first time.
+	for left := 2; ; left-- {
+		operations, created := pendingGoroutines(t, n)
+		if created <= uint64(operations/2) { // the runtime has some of its own
+			return
+		}
+		if left == 0 {
+			t.Fatalf("%d goroutines were started for %d operations", created, operations)
+		}
+	}
+}
+
+// pendingGoroutines has n of each operation that has a future pending until their context ends, and returns how many
+// operations that are, and how many goroutines were created.
+func pendingGoroutines(t *testing.T, n int) (pending int, created uint64) {
+	const few = 20
 	s, e := prepared(t, patience)
 	s.Stop()
 	patient := testkit.Ctx(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	idle, created := runtime.NumGoroutine(), testkit.GoroutinesCreated()
+	idle, before := runtime.NumGoroutine(), testkit.GoroutinesCreated()
 	var all []started
 	for i := range n {
 		for _, kind := range []string{"Latch.CountDown", "Mutex.State", "Mutex.ForceUnlock"} { // these have a future
@@ -367,8 +383,7 @@ func TestFuture_PendingOperations_CostNoGoroutines(t *testing.T) {
 			t.Errorf("it did not end with its context: %v", err)
 		}
 	}
-	if more := testkit.GoroutinesCreated() - created; more > uint64(len(all)/2) { // the runtime has some of its own
-		t.Errorf("%d goroutines were started for %d operations", more, len(all))
-	}
+	created = testkit.GoroutinesCreated() - before
 	s.Cont()
+	return len(all), created
 }

@@ -169,6 +169,7 @@ func TestBlockingAcquire(t *testing.T) {
 			t.Fatal("no permits")
 		}
 		one, four := s.AcquireAsync(context.Background(), 1), s.AcquireAsync(context.Background(), 4)
+		sleeps(t, e) // the first has been refused
 		start := time.Now()
 		if _, err := s.Acquire(testkit.Ctx(t), 1, engine.Wait(200*time.Millisecond)); !errors.Is(err, engine.ErrHeld) || time.Since(start) < 200*time.Millisecond {
 			t.Error(err)

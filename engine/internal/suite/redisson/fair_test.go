@@ -270,33 +270,35 @@ func TestAHeadThatLeavesWithoutAWordHoldsUpNobodyForLong(t *testing.T) {
 // other, and those behind them are served. Nobody here can count who hears.
 func TestAbandonedHeadsOfAFairQueueAreTakenOutByTime(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		s := on.server(t)
-		of := func(c *engine.Config) { c.FairWaitTimeout = time.Second }
-		e, other := testkit.Open(t, s.URL(), of), testkit.Open(t, s.URL(), of)
-		h := testkit.MustLock(t, e.FairMutex("F"), engine.Lease(time.Second))
-		now := time.Now()
-		var listeners []*listener
-		for i := range 3 {
-			owner := fmt.Sprintf("11111111-2222-4333-8444-555555555555:%d", i)
-			listeners = append(listeners, listen(t, s, javaChannel("F")+":"+owner)) // heard, but it never asks
-			s.Do("RPUSH", fairQueue, owner)
-			s.Do("ZADD", fairTimeout, fmt.Sprint(now.Add(time.Duration(i+2)*time.Second).UnixMilli()), owner)
-		}
-		next := other.FairMutex("F").LockAsync(testkit.Ctx(t))
-		fairQueued(t, s, 4)
-		<-h.Done()
-		h, err := next.Await(testkit.Ctx(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := time.Since(now); d < 4*time.Second || d > 8*time.Second {
-			t.Errorf("served after %v, and the last before it was waited for until 4s", d)
-		}
-		testkit.MustUnlock(t, h)
-		for _, x := range listeners {
-			x.conn.Close()
-		}
-		testkit.Clean(t, s, e, other)
+		testkit.Steady(t, func(t testing.TB) { // or they are gone before all are queued
+			s := on.server(t)
+			of := func(c *engine.Config) { c.FairWaitTimeout = time.Second }
+			e, other := testkit.Open(t, s.URL(), of), testkit.Open(t, s.URL(), of)
+			h := testkit.MustLock(t, e.FairMutex("F"), engine.Lease(time.Second))
+			now := time.Now()
+			var listeners []*listener
+			for i := range 3 {
+				owner := fmt.Sprintf("11111111-2222-4333-8444-555555555555:%d", i)
+				listeners = append(listeners, listen(t, s, javaChannel("F")+":"+owner)) // heard, but it never asks
+				s.Do("RPUSH", fairQueue, owner)
+				s.Do("ZADD", fairTimeout, fmt.Sprint(now.Add(time.Duration(i+2)*time.Second).UnixMilli()), owner)
+			}
+			next := other.FairMutex("F").LockAsync(testkit.Ctx(t))
+			fairQueued(t, s, 4)
+			<-h.Done()
+			h, err := next.Await(testkit.Ctx(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(now); d < 4*time.Second || d > 8*time.Second {
+				t.Errorf("served after %v, and the last before it was waited for until 4s", d)
+			}
+			testkit.MustUnlock(t, h)
+			for _, x := range listeners {
+				x.conn.Close()
+			}
+			testkit.Clean(t, s, e, other)
+		})
 	})
 }
 
@@ -373,17 +375,19 @@ func TestFairQueueHasTheMappedName(t *testing.T) {
 // ends meanwhile says so, and nothing of it stays in the queue.
 func TestFairWaitThatEndsWhileTheServerIsPaused(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		s := on.server(t)
-		e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
-		h := testkit.MustLock(t, e.FairMutex("F"))
-		waits := other.FairMutex("F").LockAsync(testkit.Ctx(t), engine.Wait(time.Second))
-		fairQueued(t, s, 1)
-		s.Do("CLIENT", "PAUSE", "3000", "WRITE")
-		if _, err := waits.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
-			t.Errorf("Lock: %v", err)
-		}
-		fairQueued(t, s, 0)
-		testkit.MustUnlock(t, h)
-		testkit.Clean(t, s, e, other)
+		testkit.Steady(t, func(t testing.TB) { // or it ends before it is seen in the queue
+			s := on.server(t)
+			e, other := testkit.Open(t, s.URL()), testkit.Open(t, s.URL())
+			h := testkit.MustLock(t, e.FairMutex("F"))
+			waits := other.FairMutex("F").LockAsync(testkit.Ctx(t), engine.Wait(time.Second))
+			fairQueued(t, s, 1)
+			s.Do("CLIENT", "PAUSE", "3000", "WRITE")
+			if _, err := waits.Await(testkit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
+				t.Errorf("Lock: %v", err)
+			}
+			fairQueued(t, s, 0)
+			testkit.MustUnlock(t, h)
+			testkit.Clean(t, s, e, other)
+		})
 	})
 }

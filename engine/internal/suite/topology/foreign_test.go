@@ -259,6 +259,7 @@ func TestForeign_PrimaryAtTheAddressOfOneThatWasPromoted_GetsNoCommand(t *testin
 	if keys, _ := foreign.Do("KEYS", "*").([]any); len(keys) > 0 {
 		t.Errorf("keys at the foreign primary: %v", keys)
 	}
+	testkit.Eventually(t, "the foreign primary is reported", func() bool { return len(log.reported()) > 0 })
 	if got := log.reported(); len(got) != 1 || got[0] != b.Addr() {
 		t.Errorf("reported: %v", got)
 	}
