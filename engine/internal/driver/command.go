@@ -40,8 +40,8 @@ func (r *entry) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 		if k.Traits().Waiting == lock.Queueing {
 			return script.AppendFair(dst, form, t.queue(k, r.Name), owner, cmd.Lease, cmd.Head)
 		}
-		if cmd.Join != lock.NoJoin {
-			return k.AppendJoin(dst, form, t.queue(k, r.Name), owner, cmd.Lease, cmd.Join == lock.Look)
+		if cmd.Join {
+			return k.AppendJoin(dst, form, t.queue(k, r.Name), owner, cmd.Lease, cmd.Number)
 		}
 		if h := cmd.Writer(); h != nil {
 			return k.AppendBeside(dst, form, r.Name, owner, cmd.Lease, kind.Kind(h.Kind).Owner(t.ID, h.ID))

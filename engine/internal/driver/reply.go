@@ -45,7 +45,7 @@ func answer(c *lock.Command, v resp.Value, o *lock.Outcome) resp.Value {
 		return parts(v, c, o)
 	case c.Action == lock.Acquiring:
 		answer := kind.Kind(c.Kind).Granted(v)
-		v, o.Token, o.Holder, o.Behind = answer.Code, answer.Token, answer.Holder, answer.Behind
+		v, o.Token, o.Holder, o.Behind, o.First = answer.Code, answer.Token, answer.Holder, answer.Behind, answer.First
 	case c.Action == lock.Extending: // renew answers a list; ours has one element
 		if v.Kind != wire.KindArray || v.Len() != 1 {
 			return resp.Value{}

@@ -86,8 +86,8 @@ func (k Kind) AppendSeveral(dst []byte, form resp.ScriptForm, key string, owners
 }
 
 // AppendJoin encodes the taking of a lock by an owner in the queue of those that wait.
-func (k Kind) AppendJoin(dst []byte, form resp.ScriptForm, q script.Queue, o script.Owner, lease time.Duration, looks bool) []byte {
-	return script.AppendJoin(dst, form, q, o, lease, table[k].counts, looks)
+func (k Kind) AppendJoin(dst []byte, form resp.ScriptForm, q script.Queue, o script.Owner, lease time.Duration, first uint32) []byte {
+	return script.AppendJoin(dst, form, q, o, lease, table[k].counts, first)
 }
 
 // Answer is what an acquire says.
@@ -96,6 +96,7 @@ type Answer struct {
 	Token  int64      // of a grant: the fencing token, if the kind has one
 	Holder []byte     // of a refusal: the holder, if it says who that is
 	Behind int        // see lock.Outcome
+	First  uint32     // see lock.Outcome
 }
 
 // Granted takes the answer to an acquire apart.
@@ -103,7 +104,7 @@ func (k Kind) Granted(v resp.Value) (a Answer) {
 	if v.Kind == respwire.KindInt && !table[k].counts {
 		return Answer{Code: v, Behind: lock.InFront}
 	}
-	if v.Kind != respwire.KindArray || v.Len() < 2 || v.Len() > 3 {
+	if v.Kind != respwire.KindArray || v.Len() < 2 || v.Len() > 4 {
 		return Answer{}
 	}
 	a.Behind = lock.InFront // as one that does not queue
@@ -116,8 +117,10 @@ func (k Kind) Granted(v resp.Value) (a Answer) {
 			a.Holder = e.Bytes
 		case i == 1 && e.Kind == respwire.KindInt && !refused && table[k].counts:
 			a.Token = e.Int
-		case i == 2 && e.Kind == respwire.KindInt && refused && e.Int >= lock.FirstsTurn && e.Int <= math.MaxInt32:
+		case i == 2 && e.Kind == respwire.KindInt && refused && e.Int >= lock.InFront && e.Int <= math.MaxInt32:
 			a.Behind = int(e.Int)
+		case i == 3 && e.Kind == respwire.KindInt && refused && e.Int > 0 && e.Int <= math.MaxUint32:
+			a.First = uint32(e.Int)
 		default:
 			return Answer{}
 		}

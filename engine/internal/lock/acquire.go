@@ -74,7 +74,7 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 	if c.Head && !(o.Result == Replied && o.Reply == HeldByOther) {
 		r.sub.Reset()
 	}
-	if c.Join != NoJoin {
+	if c.Join {
 		r.joinReplied(o)
 	}
 	switch o.Result {
@@ -121,13 +121,13 @@ func (r *Entry) acquireReplied(c *Command, o *Outcome, rd *Ready) {
 		}
 		a.unanswered(o, rd)
 	case WrongType:
-		if a != nil && c.Join == NoJoin { // else it tries once more, and may have met the queue
+		if a != nil && !c.Join { // else it tries once more, and may have met the queue
 			a.fail(lockerr.Wrap(lockerr.ErrWrongType, o.Err), rd)
 		}
 	case Refused:
 		// An error from inside the script does not say what was written before it.
 		r.compensateAcquire(c, certain, o)
-		if a != nil && c.Join == NoJoin {
+		if a != nil && !c.Join {
 			a.fail(o.Err, rd)
 		}
 	}

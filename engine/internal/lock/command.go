@@ -22,28 +22,18 @@ const (
 	Withdrawing  // a compensation of a place in the queue
 )
 
-// Join is how an acquire uses the queue at the server; see queue.go.
-type Join uint8
-
-// The ways.
-const (
-	NoJoin    Join = iota // not at all
-	JoinQueue             // for a place in it, or from the front
-	Look                  // from behind the front, where nothing was heard for long
-)
-
 // Command is the one command of an entry that is in flight. From when it is sent until it
 // is answered, the fields that are encoded do not change. Its pointers to waiters are
 // cleared, under the shard's lock, when these stop waiting.
 type Command struct {
 	Action     CommandKind
 	Head       bool     // acquiring: for the front of waiters, so the wait must hear of it
-	Join       Join     // acquiring: how it uses the queue at the server
+	Join       bool     // acquiring: it uses the queue at the server; see queue.go
 	FirstAsync bool     // acquiring: the first command of a LockAsync, sent by that call
 	Kind       uint8    // the engine's, of the owner
 	Batched    uint8    // how many owners it releases beside what it is for: see send.go
 	Acks       Acks     // replicas that must acknowledge it
-	Number     uint32   // of a re-entry or a leave: the count afterwards
+	Number     uint32   // of a re-entry or a leave: the count afterwards; acquiring from the queue: the first that it has waited for
 	Server     ServerID // where a release goes, a hold's or a compensation's
 	ID         int64
 	Lease      time.Duration // the lease; of a release: what a MinHold has left, if > 0

@@ -121,9 +121,6 @@ func (w *Subscription) AlarmFired(rd *Ready) {
 		w.end()
 		w.res.finishTransition()
 	default:
-		if w.res.hold != nil { // it is that which is looked at
-			w.StopYielding()
-		}
 		w.act(w.Alarm(), rd)
 	}
 }

@@ -53,7 +53,8 @@ type Outcome struct {
 	BatchReplies [maxBatch]Reply // to each of them
 	TTL          time.Duration   // negative: the key has no expiry
 	Holder       []byte          // of an acquire that was refused: by whom, if that is known; not to be kept
-	Behind       int             // of an acquire that joined the queue, and was refused: the owners behind it, or InFront, or FirstsTurn
+	Behind       int             // of an acquire that joined the queue, and was refused: the owners behind it, or InFront
+	First        uint32          // of the same: the lock is free for others, the first of whom has this number; 0: it is held
 	Token        int64           // of an acquire: the fencing token, if the kind has one
 	Err          error           // what the server or the connection said, if anything
 	Sent, Now    clock.Instant
@@ -61,11 +62,8 @@ type Outcome struct {
 	Unacked      error // the error if they are too few; nil: they are enough, or were not asked
 }
 
-// Outcome.Behind of an owner in the front.
-const (
-	InFront    = -1
-	FirstsTurn = -2 // the lock is free, and for the first of the front
-)
+// InFront is Outcome.Behind of an owner in the front.
+const InFront = -1
 
 // refusal is the error of a TryLock that a server has refused.
 func (o *Outcome) refusal() error {

@@ -17,11 +17,12 @@ import (
 //	first try  --refused-->   listens for releases
 //	confirmed  --joins------> granted
 //	                      +-> in the front: a release makes it try again
-//	                      +-> behind it: listens for calls instead, and looks now and then
+//	                      +-> behind it: listens for calls instead, and tries now and then
 //	called     --listens for releases, confirmed--> tries again, from the front
 //
-// One in the front may find the lock free and the first's turn, and one behind it sleeps for the others to go first.
-// The next try says so if the alarm has ended that sleep: those have not come (see join.lua).
+// A head may find the lock free for others: for the first of the front, or for the whole front. It lets them go first
+// for firstFor. Its next try names the first that it has waited for. If that is the first still, those others have not
+// come: the head takes the lock, and they lose their places (see join.lua).
 //
 // An engine that finds itself behind for the first time listens for releases until it hears calls, and asks once
 // more then: nobody may have been able to call it before.
@@ -65,16 +66,26 @@ func (w *Subscription) hearsCalls() bool {
 	return w.stage == racing || w.stage == asking || w.stage == behind
 }
 
-// join notes that a try in the queue is sent, and returns its sort.
-func (w *Subscription) join(a *Request) (how Join) {
-	how, w.kind, w.queued = JoinQueue, a.Kind, true
-	if w.Overdue() {
-		how = Look
-	}
+// firstFor is how long a head lets others go first: they need a round trip to take a free lock.
+const firstFor = 10 * time.Millisecond
+
+// join notes that a try in the queue is sent, and returns whom the head has let go first for long enough; 0: nobody.
+func (w *Subscription) join(a *Request) (first uint32) {
+	w.kind, w.queued = a.Kind, true
 	if w.hearsCalls() {
 		w.stage = asking
 	}
-	return how
+	if w.res.Shard.Stamp() < w.firstUntil {
+		return 0
+	}
+	return w.first
+}
+
+// letFirst notes whom the head lets go first, and until when.
+func (w *Subscription) letFirst(o *Outcome) {
+	if o.First != 0 && o.First != w.first {
+		w.first, w.firstUntil = o.First, o.Now.Add(firstFor)
+	}
 }
 
 // answered notes that the try in the queue is not out any more.
@@ -89,9 +100,7 @@ func (w *Subscription) answered() {
 func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 	switch {
 	case o.Behind < 0 || w.stage == queueless:
-		if w.answered(); o.Behind == FirstsTurn {
-			w.Yield()
-		}
+		w.answered()
 		return false
 	case w.stage == racing: // called since it asked
 		w.Reset()
@@ -102,20 +111,22 @@ func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 	}
 	most := serial.Poll // a call may be missed
 	if w.stage == asking {
-		w.stage, most = behind, lookAfter(o.Behind)
+		w.stage, most = behind, tryAfter(o.Behind)
 		w.unlisten()
 	}
-	if w.Sleep(); w.stage == behind {
-		w.Yield()
+	w.Sleep()
+	at := o.Now.Add(most*3/4 + w.res.Shard.Draw(most/2))
+	if o.First != 0 {
+		at = max(w.firstUntil, o.Now)
 	}
-	w.setTimer(o.Now.Add(most*3/4 + w.res.Shard.Draw(most/2)))
+	w.setTimer(at)
 	return true
 }
 
-// lookAfter is how long one that has so many behind it sleeps behind the front, a quarter more or less. The last one
-// looks after a second, the one before after two, and so on: so somebody sees soon that nobody in the front comes,
-// and few look.
-func lookAfter(behind int) time.Duration {
+// tryAfter is how long one that has so many behind it sleeps behind the front, a quarter more or less. The last one
+// tries after a second, the one before after two, and so on: so somebody sees soon that nobody in the front comes,
+// and few try.
+func tryAfter(behind int) time.Duration {
 	return min(time.Duration(min(behind, 100)+1)*serial.Poll, LongestSleepMissed)
 }
 
@@ -146,7 +157,7 @@ func (w *Subscription) Called(rd *Ready) {
 	case was == behind:
 		w.stage = racing
 		w.listen() // the confirmation makes the head try
-		if w.StopYielding(); w.Asleep() {
+		if w.Asleep() {
 			w.setTimer(r.Shard.Now().Add(serial.Poll))
 		}
 	}
@@ -191,7 +202,7 @@ func (w *Subscription) leaveQueue() {
 		return
 	}
 	w.res.compensatePlace(w.kind)
-	w.queued = false
+	w.queued, w.first = false, 0
 	if w.hearsCalls() {
 		w.stage = racing
 	}
@@ -201,7 +212,7 @@ func (w *Subscription) leaveQueue() {
 // leaveUnneededPlace gives the place up if nobody needs it. A try that is out is answered first.
 func (r *Entry) leaveUnneededPlace() {
 	w := r.sub
-	if w == nil || !w.queued || r.Cmd.Join != NoJoin {
+	if w == nil || !w.queued || r.Cmd.Join {
 		return
 	}
 	a := r.First()
@@ -235,7 +246,7 @@ func (r *Entry) joinReplied(o *Outcome) {
 	case w == nil || o.Result == Replied && o.Reply == HeldByOther:
 		return // see joined
 	case o.Result == Replied:
-		w.queued = false
+		w.queued, w.first = false, 0
 		if w.hearsCalls() && r.waiters.Len() <= 1 { // it will be behind others again, and need not hear its own release
 			w.unlisten()
 		}

@@ -17,11 +17,34 @@ func (l *lab) refuse(r *Entry, behind int) {
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute, Behind: behind})
 }
 
-// joins fails the test unless a try is out that uses the queue so.
-func (l *lab) joins(r *Entry, how Join) {
+// othersTurn answers a try: the lock is free for others, and the first of them has that number.
+func (l *lab) othersTurn(r *Entry, behind int, first uint32) {
 	l.t.Helper()
-	if l.is(r, Acquiring); r.Cmd.Join != how {
-		l.t.Fatalf("the try uses the queue as %d, want %d", r.Cmd.Join, how)
+	l.joins(r)
+	l.reply(r, Outcome{Reply: HeldByOther, TTL: -time.Millisecond, Behind: behind, First: first})
+}
+
+// joins fails the test unless a try is out that uses the queue.
+func (l *lab) joins(r *Entry) {
+	l.t.Helper()
+	if l.is(r, Acquiring); !r.Cmd.Join {
+		l.t.Fatal("the try does not use the queue")
+	}
+}
+
+// joinsAfter does so unless that try has waited for a first; 0: for nobody.
+func (l *lab) joinsAfter(r *Entry, first uint32) {
+	l.t.Helper()
+	if l.joins(r); r.Cmd.Number != first {
+		l.t.Fatalf("it has waited for %d, want %d", r.Cmd.Number, first)
+	}
+}
+
+// racesAlone fails the test unless a try is out that does not use the queue.
+func (l *lab) racesAlone(r *Entry) {
+	l.t.Helper()
+	if l.is(r, Acquiring); r.Cmd.Join {
+		l.t.Fatal("the try uses the queue")
 	}
 }
 
@@ -33,11 +56,11 @@ func (l *lab) queued(behind int) (*Entry, *caller, *bell) {
 	l.refuse(r, 0)
 	w := bellOf(r.sub)
 	l.does(w.Subscribed)
-	l.joins(r, JoinQueue)
+	l.joins(r)
 	l.refuse(r, behind)
 	if behind >= 0 {
 		l.does(w.CallsConfirmed)
-		l.joins(r, JoinQueue)
+		l.joins(r)
 		l.refuse(r, behind)
 	}
 	return r, c, w
@@ -50,23 +73,23 @@ func TestQueue_FirstRefusal_JoinsAndListensForCallsOnlyBehindTheFront(t *testing
 	l := newLab(t)
 	r := l.name()
 	l.askAs(r, racer)
-	l.joins(r, NoJoin)
+	l.racesAlone(r)
 	l.refuse(r, 0)
 	w := bellOf(r.sub)
 	l.does(w.Subscribed)
-	l.joins(r, JoinQueue)
+	l.joins(r)
 	l.refuse(r, -1)
 	if l.is(r, NoCommand); w.calls {
 		t.Fatal("it listens for calls in the front")
 	}
 	l.does(w.OnMessage)
-	l.joins(r, JoinQueue)
+	l.joins(r)
 	l.refuse(r, 5)
 	if l.is(r, NoCommand); !w.calls || !w.listening || w.at.Sub(l.now) > 5*time.Second/4 {
 		t.Fatalf("behind: listens for calls %v, for releases %v, sleeps for %v", w.calls, w.listening, w.at.Sub(l.now))
 	}
 	l.does(w.CallsConfirmed)
-	l.joins(r, JoinQueue)
+	l.joins(r)
 }
 
 // In the front a release wakes it. The grant takes the engine out of the queue.
@@ -77,7 +100,7 @@ func TestQueue_InTheFront_RacesAtEachRelease(t *testing.T) {
 	for range 3 {
 		l.is(r, NoCommand)
 		l.does(w.OnMessage)
-		l.joins(r, JoinQueue)
+		l.joins(r)
 		l.refuse(r, -1)
 	}
 	l.does(w.OnMessage)
@@ -87,63 +110,94 @@ func TestQueue_InTheFront_RacesAtEachRelease(t *testing.T) {
 	}
 }
 
-// Behind the front it listens for no release, and looks: after a second if it is the last, else later.
-func TestQueue_BehindTheFront_ListensForNoReleaseAndLooks(t *testing.T) {
+// Behind the front it listens for no release, and tries: after a second if it is the last, else later.
+func TestQueue_BehindTheFront_ListensForNoReleaseAndTries(t *testing.T) {
 	t.Parallel()
 	for behind, most := range map[int]time.Duration{0: time.Second, 3: 4 * time.Second, 9: 10 * time.Second, 10000: 10 * time.Second} {
 		l := newLab(t)
 		r, _, w := l.queued(behind)
 		if d := w.at.Sub(l.now); w.listening || !w.calls || d < most*3/4 || d > most*5/4 {
-			t.Fatalf("%d behind it: listens for releases %v, for calls %v, looks after %v", behind, w.listening, w.calls, d)
+			t.Fatalf("%d behind it: listens for releases %v, for calls %v, tries after %v", behind, w.listening, w.calls, d)
 		}
 		l.now = w.at
 		l.does(w.AlarmFired)
-		l.joins(r, Look)
+		l.joins(r)
 		l.refuse(r, behind)
 		l.is(r, NoCommand)
 	}
 }
 
-// A free lock that is for the first of the front is that one's for a moment. If it has heard nothing by then, it looks.
-func TestQueue_FirstsTurn_LooksIfTheFirstDoesNotCome(t *testing.T) {
+// A free lock that is for others is theirs for a moment. The try after that names the first of them, whoever else has
+// had the lock meanwhile, for as long as that is the first.
+func TestQueue_OthersTurn_TheTryAfterwardsNamesTheFirst(t *testing.T) {
 	t.Parallel()
-	for _, hears := range []bool{false, true} {
+	for _, behind := range []int{InFront, 5} {
 		l := newLab(t)
-		r, _, w := l.queued(InFront)
-		l.does(w.OnMessage)
-		l.joins(r, JoinQueue)
-		l.reply(r, Outcome{Reply: HeldByOther, TTL: 10 * time.Millisecond, Behind: FirstsTurn})
+		r, _, w := l.queued(behind)
+		l.now = w.at
+		l.does(w.AlarmFired)
+		l.joinsAfter(r, 0)
+		l.othersTurn(r, behind, 9)
 		l.is(r, NoCommand)
-		if d := w.at.Sub(l.now); !w.listening || d < 10*time.Millisecond || d > 12*time.Millisecond {
-			t.Fatalf("listens %v, sleeps for %v", w.listening, d)
-		}
-		if hears {
-			l.does(w.OnMessage)
-			l.joins(r, JoinQueue)
-			l.refuse(r, InFront)
+		if d := w.at.Sub(l.now); d != firstFor || w.listening != (behind < 0) {
+			t.Fatalf("sleeps for %v, listens %v", d, w.listening)
 		}
 		l.now = w.at
 		l.does(w.AlarmFired)
-		if hears { // the alarm is that of the lease
-			l.joins(r, JoinQueue)
-		} else {
-			l.joins(r, Look)
+		l.joinsAfter(r, 9)
+		l.refuse(r, behind) // somebody who does not queue has it
+		l.is(r, NoCommand)
+		l.now = w.at
+		l.does(w.AlarmFired)
+		l.joinsAfter(r, 9)
+		l.othersTurn(r, behind, 10) // somebody of the queue has had it
+		l.is(r, NoCommand)
+		if d := w.at.Sub(l.now); d != firstFor {
+			t.Fatalf("it waits for another first for %v", d)
+		}
+		l.now = w.at
+		l.does(w.AlarmFired)
+		l.joinsAfter(r, 10)
+		if l.reply(r, Outcome{}); r.sub.first != 0 {
+			t.Error("after a grant, it waits for a first")
 		}
 	}
 }
 
-// Who was about to look when it was called does not: it is in the front now.
-func TestQueue_CalledBeforeItLooks_DoesNotLook(t *testing.T) {
+// Neither a message nor an old alarm shortens that moment, and neither begins it anew.
+func TestQueue_OthersTurn_LastsItsTimeWhateverWakes(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	r, _, w := l.queued(50)
-	r.blocked.Block(BackingOff)
-	l.now = w.at
+	r, _, w := l.queued(InFront)
+	l.does(w.OnMessage)
+	l.othersTurn(r, InFront, 9)
+	until := w.at
+	for _, wake := range []func(*Ready){w.OnMessage, w.AlarmFired, w.Subscribed} {
+		l.now = l.now.Add(time.Millisecond)
+		l.does(wake)
+		l.joinsAfter(r, 0)
+		if l.othersTurn(r, InFront, 9); w.at != until {
+			t.Fatalf("it sleeps until %v, want %v", w.at, until)
+		}
+	}
+	l.now = until
 	l.does(w.AlarmFired)
-	l.is(r, NoCommand)
-	l.does(w.Called)
-	l.does(r.PauseOver)
-	l.joins(r, JoinQueue)
+	l.joinsAfter(r, 9)
+}
+
+// Who waits after a pause in which nobody did begins as it should.
+func TestQueue_NobodyWaitsMeanwhile_TheFirstIsForgotten(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r, c, w := l.queued(InFront)
+	l.does(w.OnMessage)
+	l.othersTurn(r, InFront, 9)
+	l.giveUp(c)
+	l.is(r, Withdrawing)
+	l.reply(r, Outcome{})
+	l.now = l.now.Add(firstFor)
+	l.askAs(r, racer)
+	l.joinsAfter(r, 0)
 }
 
 // One that is called listens, and races when it hears.
@@ -157,7 +211,7 @@ func TestQueue_Called_ListensAndThenRaces(t *testing.T) {
 		t.Fatalf("listens %v, sleeps for %v", w.listening, w.at.Sub(l.now))
 	}
 	l.does(w.Subscribed)
-	l.joins(r, JoinQueue)
+	l.joins(r)
 }
 
 // What is heard of its place while a try is out is newer than the answer "behind". What is heard of releases
@@ -182,7 +236,7 @@ func TestQueue_HeardWhileATryIsOut_OutdatesTheAnswer(t *testing.T) {
 		}
 		l.refuse(r, 7)
 		if outdates {
-			l.joins(r, JoinQueue)
+			l.joins(r)
 		} else if l.is(r, NoCommand); r.sub.stage != behind || w.listening {
 			t.Errorf("%s: stage %d, listens %v", what, r.sub.stage, w.listening)
 		}
@@ -199,14 +253,14 @@ func TestQueue_HeadGivesUp_TheNextOneKeepsThePlace(t *testing.T) {
 	l.is(r, NoCommand)
 	l.now = w.at
 	l.does(w.AlarmFired)
-	l.joins(r, Look)
+	l.joins(r)
 	l.reply(r, Outcome{})
 	if second.hold == nil {
 		t.Error("the second has no hold")
 	}
 }
 
-// When nobody waits any more, the place is given up, once. The next one begins as it should: it does not look.
+// When nobody waits any more, the place is given up, once. The next one begins as it should.
 func TestQueue_NobodyWaits_ThePlaceIsGivenUp(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -219,7 +273,7 @@ func TestQueue_NobodyWaits_ThePlaceIsGivenUp(t *testing.T) {
 		t.Errorf("left: %+v; released %v", r.View(), l.released)
 	}
 	l.askAs(r, racer) // the subscription is there still, so it joins at once
-	l.joins(r, JoinQueue)
+	l.joins(r)
 }
 
 // A try that is out when its caller gives up is answered first.
@@ -261,7 +315,7 @@ func TestQueue_NextOnePolls_SleepsBehindNobody(t *testing.T) {
 		}
 		l.is(r, Withdrawing)
 		l.reply(r, Outcome{})
-		if l.joins(r, NoJoin); r.Cmd.req != &poll.Request {
+		if l.racesAlone(r); r.Cmd.req != &poll.Request {
 			t.Errorf("its try was out %v: somebody else tries", out)
 		}
 	}
@@ -297,7 +351,7 @@ func TestQueue_TryWithoutAnAnswer_KeepsThePlace(t *testing.T) {
 		t.Fatalf("%d is given back, and %d was out; queued %v", r.Cmd.ID, owner, r.sub.queued)
 	}
 	l.reply(r, Outcome{})
-	if l.joins(r, JoinQueue); r.Cmd.ID == owner {
+	if l.joins(r); r.Cmd.ID == owner {
 		t.Error("the next try is the same owner's")
 	}
 }
@@ -325,13 +379,13 @@ func TestQueue_SlotMoves_RacesWithoutTheQueue(t *testing.T) {
 	l.does(r.PauseOver)
 	l.is(r, Withdrawing)
 	l.reply(r, Outcome{})
-	l.joins(r, NoJoin)
+	l.racesAlone(r)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute, Moving: true})
 	l.does(w.OnMessage)
-	l.joins(r, NoJoin)
+	l.racesAlone(r)
 	l.refuse(r, 0)
 	l.does(w.OnMessage)
-	l.joins(r, JoinQueue)
+	l.joins(r)
 }
 
 // One that finds itself behind while the slot moves does not sleep there.
@@ -341,46 +395,15 @@ func TestQueue_BehindWhileTheSlotMoves_SleepsNotForLong(t *testing.T) {
 	r, _, w := l.queued(50)
 	l.now = w.at
 	l.does(w.AlarmFired)
-	l.joins(r, Look)
+	l.joins(r)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute, Behind: 50, Moving: true})
 	l.is(r, Withdrawing)
 	l.reply(r, Outcome{})
-	l.joins(r, NoJoin)
+	l.racesAlone(r)
 	l.reply(r, Outcome{Reply: HeldByOther, TTL: time.Minute, Moving: true})
 	if d := w.at.Sub(l.now); !w.listening || d > serial.MovingPoll {
 		t.Errorf("listens %v, sleeps for %v", w.listening, d)
 	}
-}
-
-// Only the alarm of a sleep behind the front makes a look: nobody else may clear the front.
-func TestQueue_WokenBehindTheFront_DoesNotLook(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	r, _, w := l.queued(50)
-	l.does(w.OnMessage) // late: it listens no more
-	l.does(w.Subscribed)
-	l.is(r, NoCommand)
-	l.does(func(rd *Ready) { w.CallsLost(rd) })
-	l.does(func(rd *Ready) { r.Reconnected(nil, rd) })
-	l.joins(r, JoinQueue)
-}
-
-// Nor does one whose engine has had the lock meanwhile, by a TryLock: it finds the lock free because it has released it.
-func TestQueue_HeldMeanwhile_DoesNotLook(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	r, _, w := l.queued(50)
-	once := l.admit(r, func(c *caller) { c.Kind, c.Persists = racer, UntilAnswered })
-	l.joins(r, NoJoin)
-	l.reply(r, Outcome{})
-	l.now = w.at
-	l.does(w.AlarmFired)
-	u := new(leaver)
-	u.Handle = u
-	l.does(func(rd *Ready) { once.hold.GiveBack(&u.Unlock, rd) })
-	l.is(r, Releasing)
-	l.reply(r, Outcome{})
-	l.joins(r, JoinQueue)
 }
 
 // Without a right to the queue, or to the engine's channel, it races.
@@ -393,7 +416,7 @@ func TestQueue_Denied_RacesWithoutTheQueue(t *testing.T) {
 		l.refuse(r, 0)
 		w := bellOf(r.sub)
 		l.does(w.Subscribed)
-		l.joins(r, JoinQueue)
+		l.joins(r)
 		if channel {
 			l.refuse(r, 3)
 			l.does(w.CallsRefused)
@@ -403,18 +426,18 @@ func TestQueue_Denied_RacesWithoutTheQueue(t *testing.T) {
 		for r.Cmd.Action == Compensating || r.Cmd.Action == Withdrawing {
 			l.reply(r, Outcome{})
 		}
-		l.joins(r, NoJoin)
+		l.racesAlone(r)
 		l.refuse(r, 0)
 		if l.is(r, NoCommand); !w.listening || c.settled != 0 {
 			t.Fatalf("listens for releases %v; settled %d", w.listening, c.settled)
 		}
 		l.does(w.OnMessage)
-		l.joins(r, NoJoin)
+		l.racesAlone(r)
 	}
 }
 
-// A lost connection may have cost it a call: it looks, and polls until it hears again.
-func TestQueue_CallsLost_LooksAndPolls(t *testing.T) {
+// A lost connection may have cost it a call: it tries, and polls until it hears again.
+func TestQueue_CallsLost_TriesAndPolls(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r, _, w := l.queued(50)
@@ -424,15 +447,15 @@ func TestQueue_CallsLost_LooksAndPolls(t *testing.T) {
 		t.Fatal("recovery does not list it")
 	}
 	l.does(func(rd *Ready) { r.Reconnected(nil, rd) })
-	l.joins(r, JoinQueue)
+	l.joins(r)
 	l.refuse(r, 50)
 	l.is(r, NoCommand)
 	if d := w.at.Sub(l.now); d > 5*time.Second/4 {
-		t.Errorf("it looks after %v, and may miss a call", d)
+		t.Errorf("it tries after %v, and may miss a call", d)
 	}
 	l.does(func(rd *Ready) { w.CallsConfirmed(rd); listed = rd.Disconnected })
 	l.does(func(rd *Ready) { r.Reconnected(nil, rd) })
-	l.joins(r, JoinQueue)
+	l.joins(r)
 }
 
 // While its slot moves, the queue of a fair lock cannot be had: its release is repeated until the slot has

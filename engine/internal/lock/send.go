@@ -6,7 +6,7 @@ func (r *Entry) sendAcquire(a *Request, head bool) {
 	c.try(a)
 	c.Kind, c.ID = a.Kind, r.drawOwner(a)
 	if head && r.sub.joins(a) {
-		c.Join = r.sub.join(a)
+		c.Join, c.Number = true, r.sub.join(a)
 	}
 	if h := a.writer(); h != nil && h.state == live {
 		c.hold = h

@@ -16,14 +16,17 @@ func (r *Entry) refusedFor(c *Command, o *Outcome) {
 		w.Sent()
 	}
 	w.holder = lockerr.ParseOwner(o.Holder)
+	w.letFirst(o)
 	action, d := w.Refused(o.TTL)
-	if c.Join != NoJoin && w.joined(o) || action != serial.Sleep {
+	if c.Join && w.joined(o) || action != serial.Sleep {
 		return // it sleeps behind the front, or is ready again: next sends the try
 	}
 	w.listen() // the confirmation is an event: it makes the head try again
 	switch _, polls := r.headKind(); {
 	case polls:
 		d = w.pollPause(d)
+	case o.First != 0:
+		d = max(w.firstUntil.Sub(o.Now), 0)
 	default:
 		d = min(d, w.longestSleep(o.Moving))
 	}

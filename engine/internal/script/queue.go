@@ -17,9 +17,9 @@ func (c command) front(q Queue) command {
 	return c.channel(q.Channel).flag(q.Counts).number(int64(q.Front))
 }
 
-// AppendJoin appends join(owner, lease), with the counter of the lock's tokens if it has one. One that looks is
-// behind the front, and has heard nothing for long.
-func AppendJoin(dst []byte, form resp.ScriptForm, q Queue, o Owner, lease time.Duration, counts, looks bool) []byte {
+// AppendJoin appends join(owner, lease, first), with the counter of the lock's tokens if it has one. first is the number
+// of the engine whose turn it was when this one began to wait for it; 0: none.
+func AppendJoin(dst []byte, form resp.ScriptForm, q Queue, o Owner, lease time.Duration, counts bool, first uint32) []byte {
 	keys := 2
 	if counts {
 		keys = 3
@@ -28,7 +28,7 @@ func AppendJoin(dst []byte, form resp.ScriptForm, q Queue, o Owner, lease time.D
 	if counts {
 		to = to.companion(TokenPrefix, q.Key)
 	}
-	return to.companion(WaitersPrefix, q.Key).owner(o).front(q).milliseconds(lease).flag(looks)
+	return to.companion(WaitersPrefix, q.Key).owner(o).front(q).milliseconds(lease).number(int64(first))
 }
 
 // AppendWithdraw appends withdraw(engine).

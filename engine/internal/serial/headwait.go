@@ -31,9 +31,8 @@ import (
 //	  | Granted       |  v                                   |
 //	  +---------------+ asleep --- event or Alarm: Try ------+
 //
-// Yield makes of a sleep one that the alarm ends as overdue: the next try says that others, who should have come
-// first, have not. Skip leads from idle to a sleep that only the alarm ends. Linger leads to a rest without any
-// waiter: the alarm ends the subscription, and a new waiter ends the rest.
+// Skip leads from idle to a sleep that only the alarm ends. Linger leads to a rest without any waiter: the alarm
+// ends the subscription, and a new waiter ends the rest.
 //
 // The state belongs to the name, not to the waiter: when a head leaves, the next
 // one takes over the sleep and the subscription as they are, so nothing needs to
@@ -53,8 +52,6 @@ const (
 	idle      waitState = iota // no try out, none refused: a try may be sent
 	trying                     // a try is out
 	asleep                     // the last try was refused; an event or the alarm ends it
-	yielding                   // the same, and others go first
-	overdue                    // the alarm has ended that: a try may be sent
 	skipping                   // another's turn: the alarm ends it
 	lingering                  // nobody waits: the alarm ends the subscription
 )
@@ -115,7 +112,7 @@ func (w *HeadWait) Listening() bool { return w.listening }
 // messages, so it is over: the next try may be sent.
 func (w *HeadWait) Unlisten() {
 	w.listening, w.confirmed, w.lost = false, false, false
-	if w.StopYielding(); w.state == asleep {
+	if w.state == asleep {
 		w.state = idle
 	}
 }
@@ -124,7 +121,7 @@ func (w *HeadWait) Unlisten() {
 func (w *HeadWait) Hears() bool { return w.confirmed }
 
 // Ready reports whether a try may be sent now.
-func (w *HeadWait) Ready() bool { return w.state == idle || w.state == overdue }
+func (w *HeadWait) Ready() bool { return w.state == idle }
 
 // Sent notes that a try was sent.
 func (w *HeadWait) Sent() {
@@ -146,26 +143,6 @@ func (w *HeadWait) Wake() { w.wake(false) }
 
 // Sleep notes that the head waits for something else than the server: an event or the alarm ends it.
 func (w *HeadWait) Sleep() { w.state = asleep }
-
-// Yield notes that the sleep is for others to go first.
-func (w *HeadWait) Yield() {
-	if w.state == asleep {
-		w.state = yielding
-	}
-}
-
-// Overdue reports whether the alarm has ended such a sleep, and nothing was heard since: the others have not come.
-func (w *HeadWait) Overdue() bool { return w.state == overdue }
-
-// StopYielding notes that they need not come first.
-func (w *HeadWait) StopYielding() {
-	switch w.state {
-	case yielding:
-		w.state = asleep
-	case overdue:
-		w.state = idle
-	}
-}
 
 // Skip lets others go first: the next try is sent when the alarm rings, whatever the channel
 // says before. It returns the instant of the alarm, after a command that was sent then and answered now.
@@ -243,22 +220,18 @@ func (w *HeadWait) Event(paced bool) Action {
 }
 
 // Asleep reports whether the head sleeps until an event or the alarm.
-func (w *HeadWait) Asleep() bool { return w.state == asleep || w.state == yielding }
+func (w *HeadWait) Asleep() bool { return w.state == asleep }
 
 // Alarm notes that the sleep is over, or the turn that was skipped.
 func (w *HeadWait) Alarm() Action {
-	switch w.state {
-	case skipping:
+	if w.state == skipping {
 		w.state = asleep
-	case yielding:
-		w.state = overdue
-		return Try
 	}
 	return w.wake(false)
 }
 
 func (w *HeadWait) wake(paced bool) Action {
-	if w.StopYielding(); w.state != asleep {
+	if w.state != asleep {
 		return Nothing // a try that is out sees that gen moved
 	}
 	w.state = idle

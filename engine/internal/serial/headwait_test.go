@@ -26,13 +26,11 @@ const (
 	unlisten
 	linger
 	stopLingering
-	yield
-	stopYielding
 	events
 )
 
 var eventNames = [...]string{"Sent", "Refused(0)", "Refused(50ms)", "Refused(1h)", "Refused(-1)", "Confirmed", "Message",
-	"Disconnected", "Alarm", "Reset", "Listen", "Unlisten", "Linger", "StopLingering", "Yield", "StopYielding"}
+	"Disconnected", "Alarm", "Reset", "Listen", "Unlisten", "Linger", "StopLingering"}
 
 func (e event) String() string { return eventNames[e] }
 
@@ -48,8 +46,6 @@ type observer struct {
 	heard     bool // messages arrive
 	lost      bool // they did, until the connection was lost
 	lingers   bool // nobody waits
-	yields    bool // it sleeps for others to go first
-	overdue   bool // that was ended by the alarm
 }
 
 // possible reports whether the caller can report this event now.
@@ -78,9 +74,6 @@ func (o *observer) observe(e event) expectation {
 	if o.asleep {
 		wake.action = Try
 	}
-	quiet := e == listen || e == stopLingering || e == yield
-	o.overdue = o.overdue && quiet || o.yields && e == alarm
-	o.yields = o.yields && quiet || o.asleep && e == yield
 	switch e {
 	case sent:
 		o.out, o.missed = true, false
@@ -161,10 +154,6 @@ func apply(w *HeadWait, e event) (Action, time.Duration, bool) {
 		w.Linger()
 	case stopLingering:
 		w.StopLingering()
-	case yield:
-		w.Yield()
-	case stopYielding:
-		w.StopYielding()
 	}
 	return Nothing, 0, false
 }
@@ -203,7 +192,6 @@ func TestHeadNeverSleepsPastAnEventInAnyInterleaving(t *testing.T) {
 				action == Sleep && (d < want.min || d > want.max),
 				w.Ready() != (!o.out && !o.asleep && !o.lingers),
 				w.Lingers() != o.lingers,
-				w.Overdue() != o.overdue,
 				w.Listening() != o.listening:
 				t.Fatalf("after %v: action %d for %v, ready %v, listening %v; want %+v, observer %+v", path, action, d, w.Ready(), w.Listening(), want, o)
 			}

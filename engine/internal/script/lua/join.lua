@@ -1,22 +1,23 @@
 -- join: take a free lock for an owner if it is the turn of its engine, or queue that; see front.
 -- KEYS[1] lock hash   KEYS[2] counter of tokens, if the lock has one   the last key: queue
--- ARGV[6] lease, ms   ARGV[7] '1': the engine has let others go first, and has heard nothing of them
+-- ARGV[6] lease, ms   ARGV[7] number of the first that this engine has waited for; 0: it has not
 -- -2, or {-2, token}: granted
--- {ms left, an owner, n}: not yet, as acquire says it; n is -1 in the front; -2 in the front, if the lock is free and
--- it is the turn of the first; else the number of engines behind this one
+-- {ms left, an owner, n}: not yet, as acquire says it; n is -1 in the front, else the number of engines behind this one
+-- {-1, '', n, number}: the lock is free, and it is the turn of others, the first of whom has that number
 --
--- A free lock is for the front, and for any engine while the front is not full. The front races for it, but the others
--- in it overtake the first once less than it has places: then the lock waits for that one, for 10 ms. Engines have
--- numbers in the order in which they came, and the eighths of the first's count that. (So the front has 8 at most.)
+-- A free lock is for the front, and for any engine while the front is not full: that is the one behind the last then.
+-- They race for it, but they overtake the first once less than the front has places: then the lock is for the first
+-- alone. Engines have numbers in the order in which they came, and the eighths of the first's count that. (So the front
+-- has 8 places at most.) An answer has the number in 32 bits, and never as 0.
 --
--- An engine in the front that has waited those 10 ms looks, and one behind it does now and then. If it finds the lock
--- free, that first, or the whole front, did not come, so it takes the lock, and they lose their places to the next
--- ones. (The living ones join again with their next try.)
+-- An engine that has waited for the turn of others, and names the number that the first had and still has, has seen that
+-- nobody of the queue has taken the lock meanwhile. So it takes the lock, and the first, or from behind it the
+-- whole front, loses its place to the next ones. (The living ones join again with their next try.)
 --
 -- The grant takes the engine out of the queue, and another comes into the front. Where this user, or anybody for
 -- want of memory, may not queue, an engine races as one in the front.
 --
--- A repeat finds the owner in the hash. The queue ends a minute after the last engine came or looked.
+-- A repeat finds the owner in the hash. The queue ends a minute after the last engine came or tried.
 local owner, counts = ARGV[1], #KEYS == 3
 local place = redis.call('ZRANK', KEYS[#KEYS], engine)
 
@@ -24,15 +25,17 @@ local function number(at) return tonumber(redis.call('ZRANGE', KEYS[#KEYS], at, 
 
 local ttl = redis.call('PTTL', KEYS[1])
 local mine = ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1
-local turn = ARGV[7] == '1' or place == 0 -- if the lock is free it is for this engine
-if ttl == -2 and not turn then
-  if place then
-    turn = place < front and number(0) % 1 * 8 < front - 1
-  else
-    turn = redis.call('ZCARD', KEYS[#KEYS]) < front
+local ahead, first, short, absent, turn = 0, 0, 0, 0, false -- if the lock is free: who came before, and whose turn it is
+if ttl == -2 then
+  ahead = place or redis.call('ZCARD', KEYS[#KEYS])
+  if ahead > 0 then
+    first = number(0)
+    short = first * 8 % 4294967295 + 1
+    if short == tonumber(ARGV[7]) then absent = ahead < front and 1 or front end
   end
+  turn = ahead == 0 or absent > 0 or ahead < front and first % 1 * 8 < front - 1
 end
-if not mine and (ttl ~= -2 or not turn) then
+if not mine and not turn then
   local set
   if not place then set = redis.pcall('ZADD', KEYS[#KEYS], math.floor(number(-1)) + 1, engine) end
   if type(set) ~= 'table' then
@@ -43,7 +46,7 @@ if not mine and (ttl ~= -2 or not turn) then
   place = redis.call('ZRANK', KEYS[#KEYS], engine)
   if place and place >= front then behind = redis.call('ZCARD', KEYS[#KEYS]) - 1 - place end
   if ttl ~= -2 then return {ttl, redis.pcall('HGETALL', KEYS[1])[1] or '', behind} end
-  if place then return {place < front and 10 or 1000, '', place < front and -2 or behind} end
+  if place then return {-1, '', behind, short} end
 end
 
 local token
@@ -59,17 +62,11 @@ else
     return set
   end
 end
-if place then
-  redis.call('ZREM', KEYS[#KEYS], engine)
-  local absent = 0
-  if place > 0 and not mine then
-    if ARGV[7] == '1' then
-      absent = place < front and 1 or front
-      redis.call('ZREM', KEYS[#KEYS], unpack(redis.call('ZRANGE', KEYS[#KEYS], 0, absent - 1)))
-    else
-      redis.pcall('ZADD', KEYS[#KEYS], number(0) + 1 / 8, redis.call('ZRANGE', KEYS[#KEYS], 0, 0)[1])
-    end
-  end
-  tell(math.max(front - 1 - absent, 0))
+if place then redis.call('ZREM', KEYS[#KEYS], engine) end
+if absent > 0 then
+  redis.call('ZREM', KEYS[#KEYS], unpack(redis.call('ZRANGE', KEYS[#KEYS], 0, absent - 1)))
+elseif ahead > 0 then
+  redis.pcall('ZADD', KEYS[#KEYS], first + 1 / 8, redis.call('ZRANGE', KEYS[#KEYS], 0, 0)[1])
 end
+if place or absent > 0 then tell(math.max(front - 1 - absent, 0)) end
 return token and {-2, token} or -2

@@ -53,8 +53,12 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		q.Channel.Verb = "PUBLISH"
 		switch random.IntN(36) {
 		case 30, 31, 32, 33, 34:
-			q.Front = 1 + random.IntN(2)
-			return script.AppendJoin(nil, resp.EvalSHA, q, o, lease(), random.IntN(3) == 0, random.IntN(2) == 0)
+			q.Front, o.Engine = 1+random.IntN(3), draw("e1", "e2", "e3", "e4", "e5")
+			waitedFor := uint32(0)
+			if w := model.waitingFor(script.Companion(script.WaitersPrefix, key)); w != nil && random.IntN(2) == 0 {
+				waitedFor = uint32(short(w.places[0].number) - random.Int64N(2))
+			}
+			return script.AppendJoin(nil, resp.EvalSHA, q, o, lease(), random.IntN(3) == 0, waitedFor)
 		case 35:
 			q.Front = 1 + random.IntN(2)
 			return script.AppendWithdraw(nil, resp.EvalSHA, q, o.Engine)
@@ -179,7 +183,7 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 				t.Fatalf("call %d, %s %q: the queue of %s is %v in the model, and %v on the server", i, BySHA[words[1]].Name, words[3:], key, left, right)
 			}
 			waits := script.Companion(script.WaitersPrefix, key)
-			if left, right := fmt.Sprint(model.waitersAt(waits)), fmt.Sprint(real.Do("ZRANGE", waits, "0", "-1")); left != right {
+			if left, right := fmt.Sprint(model.waitersAt(waits)), fmt.Sprint(real.Do("ZRANGE", waits, "0", "-1", "WITHSCORES")); left != right {
 				t.Fatalf("call %d, %s %q: %s is %v in the model, and %v on the server", i, BySHA[words[1]].Name, words[3:], waits, left, right)
 			}
 			reader := rwOwners[random.IntN(len(rwOwners))]
@@ -221,12 +225,15 @@ func (v *Keyspace) queueOf(key string) (all []place) {
 	return append(all, place{left: q.expire - v.Milliseconds()})
 }
 
-// waitersAt are the engines in a queue.
+// waitersAt are the engines in a queue, with their numbers.
 func (v *Keyspace) waitersAt(queue string) []string {
+	list := []string{}
 	if q := v.waitingFor(queue); q != nil {
-		return q.engines
+		for _, p := range q.places {
+			list = append(list, p.engine, fmt.Sprint(float64(p.number)/8))
+		}
 	}
-	return []string{}
+	return list
 }
 
 func queueAt(s *redistest.Server, key string) (all []place) {
