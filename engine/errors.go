@@ -172,8 +172,8 @@ type NotAcquiredError struct {
 	// holder may renew the lease.
 	TTL time.Duration
 	// Holder is the owner that held the lock then, as State and its own Hold.Owner show it, if the error Is
-	// ErrHeld. It is empty if the holder is one of many (readers, permits, a RedLock), and for a FairMutex
-	// or an RWMutex that another process holds: call State.
+	// ErrHeld. It is empty if the holder is one of many (readers, permits, a RedLock), for a FairMutex
+	// or an RWMutex that another process holds, and while the lock passes to another waiter: call State.
 	Holder string
 	// Err is the reason: ErrHeld, ErrUnavailable, ErrClosed, ErrInvalid and so on, with
 	// their causes. If a context or Wait ended the waiting, Err has the context's cause

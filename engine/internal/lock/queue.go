@@ -246,7 +246,7 @@ func (r *Entry) joinReplied(o *Outcome) {
 	case w == nil || o.Result == Replied && o.Reply == HeldByOther:
 		return // see joined
 	case o.Result == Replied:
-		w.queued, w.first = false, 0
+		w.queued = false
 		if w.hearsCalls() && r.waiters.Len() <= 1 { // it will be behind others again, and need not hear its own release
 			w.unlisten()
 		}

@@ -185,6 +185,27 @@ func TestQueue_OthersTurn_LastsItsTimeWhateverWakes(t *testing.T) {
 	l.joinsAfter(r, 9)
 }
 
+// An engine that has had the lock meanwhile, by a TryLock, finds it free because it has released it: it lets the first go
+// first anew.
+func TestQueue_HeldMeanwhile_TheFirstIsForgotten(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []int{InFront, 50} {
+		l := newLab(t)
+		r, _, w := l.queued(behind)
+		l.now = w.at
+		l.does(w.AlarmFired)
+		l.othersTurn(r, behind, 9)
+		once := l.admit(r, func(c *caller) { c.Kind, c.Persists = racer, UntilAnswered })
+		l.racesAlone(r)
+		l.reply(r, Outcome{})
+		l.now = l.now.Add(2 * firstFor)
+		l.unlock(once.hold)
+		l.is(r, Releasing)
+		l.reply(r, Outcome{})
+		l.joinsAfter(r, 0)
+	}
+}
+
 // Who waits after a pause in which nobody did begins as it should.
 func TestQueue_NobodyWaitsMeanwhile_TheFirstIsForgotten(t *testing.T) {
 	t.Parallel()

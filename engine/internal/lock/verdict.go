@@ -182,7 +182,7 @@ func (r *Entry) granted(c *Command, o *Outcome, rd *Ready) {
 	} else {
 		r.hold = h
 		if w := r.sub; w != nil {
-			w.tries = 0
+			w.tries, w.first = 0, 0
 			if w.stage == queueless { // the next wait tries again
 				w.stage = uncalled
 			}

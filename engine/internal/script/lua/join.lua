@@ -30,7 +30,7 @@ if ttl == -2 then
   ahead = place or redis.call('ZCARD', KEYS[#KEYS])
   if ahead > 0 then
     first = number(0)
-    short = first * 8 % 4294967295 + 1
+    short = math.floor(first * 8) % 4294967295 + 1
     if short == tonumber(ARGV[7]) then absent = ahead < front and 1 or front end
   end
   turn = ahead == 0 or absent > 0 or ahead < front and first % 1 * 8 < front - 1
