@@ -20,7 +20,7 @@ func TestClose_LingeringSubscription_IsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	// An engine that has had a lock for a second listens for questions, too: that channel lingers as well.
-	e, other := open(t, s.URL(), func(c *Config) { c.NoInspect = true }), open(t, s.URL())
+	e, other := open(t, s.URL()), open(t, s.URL())
 	// It does mostly: not if an alarm that was set for something else rings at that moment.
 	eventually(t, "a channel lingers", func() bool {
 		mustUnlock(t, mustLockBehind(t, other.Mutex("x"), e.Mutex("x")))

@@ -169,6 +169,7 @@ func open(t testing.TB, url string, change ...func(*Config)) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.NoInspect = true // tests count commands and channels
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -131,7 +131,7 @@ func TestFencedMutex_WaitersOfOneProcess_TokensRise(t *testing.T) {
 // questions, as it would after a second, with a command for that: the tests count them.
 func handsOver(t *testing.T, url string, change ...func(*Config)) *Engine {
 	t.Helper()
-	return open(t, url, append([]func(*Config){func(c *Config) { c.HandOverTime, c.NoInspect = time.Minute, true }}, change...)...)
+	return open(t, url, append([]func(*Config){func(c *Config) { c.HandOverTime = time.Minute }}, change...)...)
 }
 
 func TestMutex_UnlockWithALocalWaiter_SendsNothing(t *testing.T) {

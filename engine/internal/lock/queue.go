@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/serial"
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // Waiters queue at the server in two ways: those of a FairMutex for the order, each as an owner of its own; and the
@@ -75,17 +76,15 @@ func (w *Subscription) join(a *Request) (first uint32) {
 	if w.hearsCalls() {
 		w.stage = asking
 	}
-	if w.res.Shard.Stamp() < w.firstUntil {
+	if w.letsFirst(w.res.Shard.Stamp()) > 0 {
 		return 0
 	}
 	return w.first
 }
 
-// letFirst notes whom the head lets go first, and until when.
-func (w *Subscription) letFirst(o *Outcome) {
-	if o.First != 0 && o.First != w.first {
-		w.first, w.firstUntil = o.First, o.Now.Add(firstFor)
-	}
+// letsFirst is how long the head lets others go first still.
+func (w *Subscription) letsFirst(now clock.Instant) time.Duration {
+	return min(max(time.Duration(int32(w.firstUntil-milliseconds(now)))*time.Millisecond, 0), firstFor)
 }
 
 // answered notes that the try in the queue is not out any more.
@@ -95,9 +94,12 @@ func (w *Subscription) answered() {
 	}
 }
 
-// joined takes in where the server says that the place of the head is. It reports whether that is behind the
+// joined takes in whom the head is to let go first, and where its place is. It reports whether that is behind the
 // front, where it sleeps, or asks once more, and does not listen for releases.
 func (w *Subscription) joined(o *Outcome) (isBehind bool) {
+	if o.First != 0 && o.First != w.first {
+		w.first, w.firstUntil = o.First, milliseconds(o.Now.Add(firstFor))
+	}
 	switch {
 	case o.Behind < 0 || w.stage == queueless:
 		w.answered()
@@ -117,7 +119,7 @@ func (w *Subscription) joined(o *Outcome) (isBehind bool) {
 	w.Sleep()
 	at := o.Now.Add(most*3/4 + w.res.Shard.Draw(most/2))
 	if o.First != 0 {
-		at = max(w.firstUntil, o.Now)
+		at = o.Now.Add(w.letsFirst(o.Now))
 	}
 	w.setTimer(at)
 	return true

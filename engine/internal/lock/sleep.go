@@ -16,7 +16,6 @@ func (r *Entry) refusedFor(c *Command, o *Outcome) {
 		w.Sent()
 	}
 	w.holder = lockerr.ParseOwner(o.Holder)
-	w.letFirst(o)
 	action, d := w.Refused(o.TTL)
 	if c.Join && w.joined(o) || action != serial.Sleep {
 		return // it sleeps behind the front, or is ready again: next sends the try
@@ -26,7 +25,7 @@ func (r *Entry) refusedFor(c *Command, o *Outcome) {
 	case polls:
 		d = w.pollPause(d)
 	case o.First != 0:
-		d = max(w.firstUntil.Sub(o.Now), 0)
+		d = w.letsFirst(o.Now)
 	default:
 		d = min(d, w.longestSleep(o.Moving))
 	}

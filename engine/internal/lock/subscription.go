@@ -3,7 +3,6 @@ package lock
 import (
 	"github.com/pawl-lock/pawl/engine/internal/lockerr"
 	"github.com/pawl-lock/pawl/engine/internal/serial"
-	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // Subscription is the wait of an entry's head. serial.HeadWait decides when that tries; Wait adds the
@@ -15,16 +14,16 @@ import (
 // entry has finished with it. Then it is over, and they do nothing.
 type Subscription struct {
 	serial.HeadWait
-	turnEnds   shortInstant // see handover.go
-	Handle     any          // the driver's
-	res        *Entry
 	stage      queueStage
-	kind       uint8         // of the queue
-	queued     bool          // the engine may have a place in the queue at the server: see queue.go
-	moving     bool          // the latest answer said that the slot of the name moves
-	tries      uint8         // of a lock that polls, for the pause between them
-	first      uint32        // in the queue: whose turn it was; 0: nobody's. Not kept beyond a wait: in an empty queue the numbers begin anew
-	firstUntil clock.Instant // until then the head lets that one go first
+	kind       uint8        // of the queue
+	queued     bool         // the engine may have a place in the queue at the server: see queue.go
+	moving     bool         // the latest answer said that the slot of the name moves
+	tries      uint8        // of a lock that polls, for the pause between them
+	first      uint32       // in the queue: whose turn it was; 0: nobody's. Not kept beyond a grant: in an empty queue the numbers begin anew
+	firstUntil shortInstant // until then the head lets that one go first
+	turnEnds   shortInstant // see handover.go
+	res        *Entry
+	Handle     any           // the driver's
 	holder     lockerr.Owner // who has refused the head, if that is known
 }
 

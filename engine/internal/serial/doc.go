@@ -6,6 +6,6 @@
 // and does what it is told.
 //
 // A wake-up must not be lost. A message may be read before the refusal that it follows; then
-// nobody is asleep yet. So a HeadWait has a generation, and a refusal sleeps only if no event
-// came since its try was sent. A test checks this against every sequence of eight events.
+// nobody is asleep yet. So a HeadWait notes what comes while a try is out, and a refusal sleeps
+// only if nothing came. A test checks this against every sequence of eight events.
 package serial

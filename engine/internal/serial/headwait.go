@@ -10,7 +10,7 @@ import (
 // sleeps. It is a plain state machine, without clock, socket or lock: the caller
 // reports events under its own lock and does what the returned Action says.
 //
-// A wake-up must not be lost. Without the generation this could happen:
+// A wake-up must not be lost. If the head did not note what it misses, this could happen:
 //
 //	head                      holder            pub/sub connection
 //	try executes: refused
@@ -19,15 +19,14 @@ import (
 //	reads the refusal
 //	sleeps, with the lock free
 //
-// So every event of the channel (a message, a confirmed subscription, a lost connection)
-// adds one to gen; a try remembers gen when it is sent; and a refusal puts the head to
-// sleep only if gen has not changed. After a first refusal, with no subscription confirmed,
-// the head cannot oversleep a message either: the confirmation is an event, too, and makes
-// it try again.
+// So an event of the channel (a message, a confirmed subscription, a lost connection) while a try
+// is out is noted, as missed, and a refusal puts the head to sleep only if nothing was
+// missed. After a first refusal, with no subscription confirmed, the head cannot oversleep a
+// message either: the confirmation is an event, too, and makes it try again.
 //
-//	       Sent                 Refused: gen moved -> Try
+//	       Sent                 Refused: missed something -> Try
 //	idle ---------> trying ---------------------------------+
-//	  ^               ^  | Refused: gen unmoved -> Sleep     |
+//	  ^               ^  | Refused: missed nothing -> Sleep  |
 //	  | Granted       |  v                                   |
 //	  +---------------+ asleep --- event or Alarm: Try ------+
 //
@@ -39,11 +38,10 @@ import (
 // be passed on.
 type HeadWait struct {
 	state     waitState
-	listening bool   // the subscription was asked for
-	confirmed bool   // ... and the server has confirmed it
-	lost      bool   // the connection was lost since it was last confirmed
-	gen       uint32 // events of the channel so far
-	triedAt   uint32 // gen when the last try was sent
+	listening bool // the subscription was asked for
+	confirmed bool // ... and the server has confirmed it
+	lost      bool // the connection was lost since it was last confirmed
+	missed    bool // there was an event since the last try was sent
 }
 
 type waitState uint8
@@ -126,7 +124,7 @@ func (w *HeadWait) Ready() bool { return w.state == idle }
 // Sent notes that a try was sent.
 func (w *HeadWait) Sent() {
 	w.state = trying
-	w.triedAt = w.gen
+	w.missed = false
 }
 
 // Reset ends a try or a sleep without a verdict: the next try may be sent. It is
@@ -176,7 +174,7 @@ func (w *HeadWait) StopLingering() (ends bool) {
 // Refused notes that the try was refused. ttl is what the key has left, negative
 // if it has no expiry.
 func (w *HeadWait) Refused(ttl time.Duration) (Action, time.Duration) {
-	if w.gen != w.triedAt {
+	if w.missed {
 		w.state = idle
 		return Try, 0
 	}
@@ -215,7 +213,7 @@ func (w *HeadWait) Heard(e ChannelEvent) Action {
 
 // Event notes any other event that makes the head try, paced if many names may have it together.
 func (w *HeadWait) Event(paced bool) Action {
-	w.gen++
+	w.missed = true
 	return w.wake(paced)
 }
 
@@ -232,7 +230,7 @@ func (w *HeadWait) Alarm() Action {
 
 func (w *HeadWait) wake(paced bool) Action {
 	if w.state != asleep {
-		return Nothing // a try that is out sees that gen moved
+		return Nothing // a try that is out has missed it
 	}
 	w.state = idle
 	if paced {

@@ -36,8 +36,7 @@ func (e event) String() string { return eventNames[e] }
 
 var ttls = map[event]time.Duration{refusedNow: 0, refusedSoon: 50 * time.Millisecond, refusedLate: time.Hour, refusedForEver: -time.Millisecond}
 
-// observer knows nothing of generations: it remembers what a bystander sees, and
-// says what must come of an event.
+// observer remembers what a bystander sees, and says what must come of an event.
 type observer struct {
 	out       bool // a try is out
 	missed    bool // something came after it was sent
@@ -221,7 +220,7 @@ func TestListenAsksForOneSubscription(t *testing.T) {
 	}
 }
 
-// The sequence that loses a wake-up without generations, spelled out.
+// The sequence that loses a wake-up if nothing is noted while a try is out, spelled out.
 func ExampleHeadWait() {
 	var w HeadWait
 	w.Listen()
