@@ -212,7 +212,7 @@ var mutants = []mutant{
 	{"internal/lock/readers.go", "\t\tq.yield(o)\n", "\t\t_ = q\n", "survives: then the alarm wakes them"},
 	{"internal/lock/shard.go", "\tif s.queue == r {\n\t\ts.queue = nil\n\t}\n}", "}", "nobody waits where nobody is served"},
 	{"internal/lock/shard.go", "\tif s.grant == r {\n\t\ts.grant = nil\n\t}\n\tif s.queue", "\tif s.queue", "nor is a lock joined whose name is another by now"},
-	{"internal/lock/readers.go", "\t\th.Parent.child = nil\n\t\th.Parent.reenterHere(rd)\n", "\t\th.Parent.child = nil\n", "who waits to re-enter a reader has its turn"},
+	{"internal/lock/readers.go", "\t\th.Parent.child = nil\n\t\th.Parent.reenterHere(rd)\n", "\t\th.Parent.child = nil\n", "rare: who waits to re-enter a reader has its turn"},
 	{"internal/lock/readers.go", "\tcase h.Parent != nil && h.IsAnnounced():\n", "\tcase h.Parent != nil:\n", "not before the contexts of the one before have ended"},
 	{"internal/lock/events.go", "\t\t\t\tof.endHere(rd)\n", "", "rare: and then at once, as one who leaves is told"},
 	// SpinMutex.
@@ -275,7 +275,7 @@ var mutants = []mutant{
 	// Of the attack on removals and refusals.
 	{"internal/counter/command.go", "\t\t\t\twhy = readsOnly\n", "", "rare: who only looks does not wait behind what is refused"},
 	{"internal/counter/close.go", " && (op.Kind != CountDown || t.Shard.Locks.Phase == lock.Closed)", " && lock.Closed != 0", "rare: a latch is counted down during a Shutdown"},
-	{"internal/lock/queue.go", "\tcase w.stage == racing: // called since it asked\n\t\tw.Reset()\n\t\treturn true\n", "\tcase w.stage == racing: // called since it asked\n\t\tw.stage = asking\n", "a call outlives the older answer of a try that is out"},
+	{"internal/lock/queue.go", "\tcase w.stage == racing: // called since it asked\n\t\tw.Reset()\n\t\treturn true\n", "\tcase w.stage == racing: // called since it asked\n\t\tw.stage = asking\n", "rare: a call outlives the older answer of a try that is out"},
 	{"internal/lock/queue.go", "\t\tw.listen() // the confirmation makes the head try\n", "", "who is called to the front listens for releases"},
 	{"internal/lock/queue.go", "\t\tif !r.withdraws() {\n\t\t\tr.compensatePlace(w.kind)\n\t\t\tr.Advance(rd)\n\t\t}\n", "", "rare: who is called, and waits no more, gives the place up"},
 	{"internal/lock/queue.go", "\tw.Event(false)\n}\n\n// leaveUnneededPlace", "}\n\n// leaveUnneededPlace", "rare: who gives its place up does not sleep there"},
