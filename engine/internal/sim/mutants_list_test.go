@@ -224,7 +224,7 @@ var mutants = []mutant{
 	{"internal/lock/subscription.go", "!polls && w.Listen()", "(!polls || w.tries > 2) && w.Listen()", "who polls does not subscribe"},
 	// FencedMutex.
 	{"internal/kind/fenced.go", "lock.Traits{Waiting: lock.Racing, Batches: true}", "lock.Traits{Waiting: lock.Racing, LocalHandOver: true}", "each hold has a token of its own"},
-	{"internal/kind/wire.go", "\t\tcase i == 0:", "\t\tcase i == 1:", "the token comes after the code"},
+	{"internal/kind/wire.go", "\t\tcase i == 0:", "\t\tcase i == 1:", "rare: the token comes after the code"},
 	{"internal/lock/verdict.go", "\t\tif o.Token != 0 {", "\t\tif false {", "a hold has the token of its grant"},
 	{"internal/lock/hold.go", "h.Root().rare().token", "h.rare().token", "a re-entry has the token of its hold"},
 	{"internal/driver/reply.go", "o.First = answer.Code, answer.Token,", "o.First = answer.Code, 0,", "a token reaches its hold"},
