@@ -127,18 +127,25 @@ func TestQueue_BehindTheFront_ListensForNoReleaseAndTries(t *testing.T) {
 	}
 }
 
+// waitsForTheFirst has a name wait in the queue, with so many behind it, for others whose first has the number 9.
+func (l *lab) waitsForTheFirst(behind int) (*Entry, *bell) {
+	l.t.Helper()
+	r, _, w := l.queued(behind)
+	l.now = w.at
+	l.does(w.AlarmFired)
+	l.joinsAfter(r, 0)
+	l.othersTurn(r, behind, 9)
+	l.is(r, NoCommand)
+	return r, w
+}
+
 // A free lock that is for others is theirs for a moment. The try after that names the first of them, whoever else has
 // had the lock meanwhile, for as long as that is the first.
 func TestQueue_OthersTurn_TheTryAfterwardsNamesTheFirst(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []int{InFront, 5} {
 		l := newLab(t)
-		r, _, w := l.queued(behind)
-		l.now = w.at
-		l.does(w.AlarmFired)
-		l.joinsAfter(r, 0)
-		l.othersTurn(r, behind, 9)
-		l.is(r, NoCommand)
+		r, w := l.waitsForTheFirst(behind)
 		if d := w.at.Sub(l.now); d != firstFor || w.listening != (behind < 0) {
 			t.Fatalf("sleeps for %v, listens %v", d, w.listening)
 		}
@@ -191,10 +198,7 @@ func TestQueue_HeldMeanwhile_TheFirstIsForgotten(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []int{InFront, 50} {
 		l := newLab(t)
-		r, _, w := l.queued(behind)
-		l.now = w.at
-		l.does(w.AlarmFired)
-		l.othersTurn(r, behind, 9)
+		r, _ := l.waitsForTheFirst(behind)
 		once := l.admit(r, func(c *caller) { c.Kind, c.Persists = racer, UntilAnswered })
 		l.racesAlone(r)
 		l.reply(r, Outcome{})
